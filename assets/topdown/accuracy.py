@@ -28,13 +28,13 @@ from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Session
 
 PLACES_AT_A_TIME, _THREADS = 4096, 4
-"""The places that are compared with the truth at a time, in about a hundred megabytes for each thread, and the most
+"""The number of places compared with the truth at a time, which take about 100 MB per thread, and the maximum number of
 threads."""
 
 _RECORDS_COUNTED = SQL("topdown/records_counted", "SELECT coalesce(sum(count), 0)::BIGINT FROM {{ counts }}")
 
 RAW, POST_PROCESSED = "raw", "post-processed"
-"""The sources that are compared with the truth: the noisy measurements, and the estimates made from them."""
+"""The sources compared with the truth: the noisy measurements, and the estimates made from them."""
 
 _ROWS = pa.schema(
     {"level": pa.string(), "metric": pa.string(), "source": pa.string(), "value": pa.float64(), "units": pa.int64()}
@@ -47,8 +47,8 @@ class Metric:
 
     Attributes:
         leading: the number of leading answers in each place that count; None for all.
-        relative: whether it is half the sum of differences divided by the number of records instead, which is the total
-            variation distance of histograms with equally many records.
+        relative: whether the metric is instead half the sum of differences divided by the number of records: the total
+            variation distance between histograms with the same number of records.
     """
 
     name: str
@@ -78,7 +78,8 @@ METRICS = (
 
 
 class Figure(NamedTuple):
-    """The value of a metric at a level of so many places (`units`); None if it has no such query, or no records."""
+    """The value of a metric at a level with `units` places; None if the level does not measure the query or has no
+    records."""
 
     level: str
     metric: str
@@ -108,7 +109,7 @@ def build_accuracy_of(
     measure: Callable[[Session], Iterable[Figure]],
     show: Callable[[list[Figure]], Shown],
 ) -> dg.AssetsDefinition:
-    """The asset with the figures that are measured; those of synthetic datasets are shown."""
+    """The asset with the measured figures. It shows them only for a synthetic dataset."""
 
     def recipes(session: Session) -> Recipes:
         figures = [dict(zip(_ROWS.names, figure, strict=True)) for figure in measure(session)]
@@ -150,8 +151,8 @@ def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figu
 def _sum_differences(
     session: Session, release: TopDownRelease, level: str, metrics: Sequence[Metric], exact: Fragment, places: int
 ) -> Counter[tuple[str, str]]:
-    """By name of each metric of one histogram and by source, the sum of absolute differences from the exact answers; of
-    answers to a query that is not measured, nothing."""
+    """The sums of absolute differences from the exact answers, by the name of each metric of one histogram and by
+    source. Queries without measurements have no sum for that source."""
     histogram, size = metrics[0].schema.name, metrics[0].schema.size
     measured = {query.query: query for query in release.design.measured_at(histogram, level)}
     own = {metric.query: measured[metric.query] for metric in metrics if metric.query in measured}
@@ -190,7 +191,7 @@ def _sum_differences(
 def draw_figures(
     release: TreeRelease, figures: Iterable[Figure], titles: Mapping[str, str]
 ) -> dict[str, dg.MetadataValue]:
-    """A chart and tables of the metrics that have a title."""
+    """A chart and tables of the metrics with a title."""
     from assets.topdown.charts import accuracy_by_level
 
     values = {(figure.metric, figure.source, figure.level): figure.value for figure in figures}

@@ -1,5 +1,5 @@
-"""Estimates made anew from published noisy measurements, of this project or of the Census Bureau: histograms as arrays,
-and tables with intervals as files. No record is read, and nothing is charged."""
+"""New estimates from the noisy measurements that this project or the Census Bureau published: histograms as arrays, and
+tables with intervals as files. This module reads no records and charges no budget."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -52,7 +52,7 @@ class Histograms:
     """Estimated histograms of all places.
 
     Attributes:
-        histograms: by level, int64, shape (places, cells): not negative, and parents are the sums of their children.
+        histograms: by level, nonnegative int64, shape (places, cells). Parents are the sums of their children.
         gap, violation: the largest duality gap of a real-valued solution, and the largest violation of a constraint.
     """
 
@@ -70,8 +70,8 @@ def walk(
     full: bool = False,
     units: NDArray[np.int64] | None = None,
 ) -> Histograms:
-    """Up the tree within the limits of the measurements, if it is `full`, and down within these limits; the finest
-    places may lean on their housing units."""
+    """Estimate down the tree within `limits`. If `full`, first collect information up the tree, within the limits of
+    the measurements. The finest places may lean on their housing units."""
     schema, levels = measured.schema, list(measured.tree)
     of_levels = list_families(measured, total_first)
     informed = inform_levels(of_levels) if full or types_first else [None] * len(levels)
@@ -92,7 +92,8 @@ def walk(
 
 
 def estimate_units(units: Measured, persons: Histograms | None) -> Histograms:
-    """The units that agree with persons who were estimated with full information; by their own levels without any."""
+    """Units that agree with persons estimated with full information; without `persons`, estimated from their own
+    levels."""
     if persons is None:
         return walk(units, units.limits)
     levels = list(units.tree)
@@ -106,8 +107,8 @@ def estimate_units(units: Measured, persons: Histograms | None) -> Histograms:
 def estimate_both(
     measured: Mapping[str, Measured], total_first: tuple[str, ...], types_first: str | None, *, leaning: bool
 ) -> dict[str, Histograms]:
-    """Persons, within options that go together, and units, which agree with them under full information. Raises
-    PlacesError if persons cannot lean on the number of housing units of each of the finest places."""
+    """Persons and units; under full information, the units agree with the persons. Raises PlacesError if persons cannot
+    lean on the number of housing units of each of the finest places."""
     persons, units = measured[PERSONS.name], measured[UNITS.name]
     stock = units.limits[-1].totals if leaning else None
     if stock is not None and (not types_first or (stock == FREE).any()):
@@ -117,8 +118,8 @@ def estimate_both(
 
 
 def estimate_as(measured: Mapping[str, Measured], estimation: Estimation) -> dict[str, Histograms]:
-    """Persons, and units that agree with them if it is full. Raises DeclarationError as `Estimation.complete`, and
-    PlacesError for options that do not suit the measurements, and if these cannot be estimated."""
+    """Persons and units; under full estimation, the units agree with the persons. Raises DeclarationError as
+    `Estimation.complete`, and PlacesError if the options do not suit the measurements or the estimation fails."""
     types_first = estimation.complete(list(measured[PERSONS.name].tree)).types_first
     if not estimation.full and not all(answers for own in measured.values() for answers in own.measurements.values()):
         raise PlacesError("own_levels: a level without measurements is estimated with full information alone")
@@ -133,8 +134,8 @@ def estimate_as(measured: Mapping[str, Measured], estimation: Estimation) -> dic
 
 @dataclass(frozen=True)
 class Source:
-    """A folder of published noisy measurements: of a publication, which is verified if there is a public key, or of the
-    Census Bureau's files, with the published population of every state by its two digits."""
+    """A folder of published noisy measurements: a publication, verified if there is a public key, or the Census
+    Bureau's files, with the published population of every state by its two-digit code."""
 
     folder: Path
     populations: Mapping[str, int]
@@ -162,15 +163,15 @@ class Source:
         public_key = read_public_key(key)
         if problems := altered_files(self.folder, public_key):
             raise PlacesError(f"{self.folder}: the publication is not intact: {problems[0]}")
-        # Somebody may have exchanged files since.
+        # Files may have been exchanged since.
         return SignedFolder.open(self.folder, public_key)
 
 
 def write_anew(source: Source, target: Path, estimation: Estimation) -> list[str]:
-    """Estimate the tables anew and write them, with a README, into a new folder; the names of the files.
+    """Estimate the tables anew and write them, with a README, into a new folder. Return the names of the files.
 
-    Raises PlacesError for options that do not go together, and if the folder exists or the estimation fails; and as
-    `Source.read`. Nothing is left half-written.
+    Raises PlacesError if the options conflict, the folder exists or the estimation fails, and errors as `Source.read`.
+    A failure leaves no partial folder.
     """
     if target.exists():
         raise PlacesError(f"{target}: it exists; name a new folder")
@@ -268,7 +269,7 @@ class Bounded:
 
 
 def bound_cells(measured: Mapping[str, Measured]) -> Iterator[Bounded]:
-    """The linear estimates of the cells of all redistricting tables, level by level, some places at a time."""
+    """The linear estimates of the cells of all redistricting tables, level by level, in batches of places."""
     for schema in (PERSONS, UNITS):
         of_schema = [table for table in REDISTRICTING.values() if table.schema is schema]
         yield from _bound_cells(measured[schema.name], of_schema)

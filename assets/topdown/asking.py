@@ -1,6 +1,6 @@
-"""Questions to a published redistricting release: its noisy measurements as arrays, and sums over any places.
+"""Queries on a published redistricting release: its noisy measurements as arrays, and sums over any places.
 
-Everything follows from the files of the publication alone, so that everyone gets the same answer; nothing is charged.
+The answers depend only on the published files, so everyone gets the same ones, and they cost no budget.
 """
 
 import re
@@ -59,7 +59,7 @@ class Measured:
 
     Attributes:
         schema: the attributes of a record.
-        tree: by level, from the root's to the finest, the position of each place's parent in the level above; `[0]` at
+        tree: by level, from the root to the finest, the position of each place's parent in the level above; `[0]` at
             the root.
         measurements: by level, the answers of all places to each query, among them "detailed".
         limits: by level, the bounds and the totals of `mechanisms.topdown.feasibility.propagate`.
@@ -80,11 +80,11 @@ def read_published(folder: str | Path) -> dict[str, Measured]:
 
 
 def read_measured(tables: PublishedTables) -> dict[str, Measured]:
-    """The noisy measurements of persons and of units of a published redistricting release, with all that it publishes
-    exactly. Its products include `noisy_measurements` and its invariants.
+    """The noisy measurements of persons and of units of a published redistricting release, with all its exact
+    statistics. The products of the release must include `noisy_measurements` and its invariants.
 
-    Raises PlacesError if a file of these is missing or cannot be read, and unless the places are a tree, and everything
-    is there once for each of them, in its own place; and VerificationError.
+    Raises PlacesError if one of these files is missing or cannot be read, or unless the places form a tree and each has
+    every measurement and statistic exactly once; and VerificationError.
     """
 
     def read(name: str, **options: Any) -> pa.Table:
@@ -115,7 +115,7 @@ def read_answers(
     codes: Mapping[str, Sequence[str]],
     limits: Mapping[str, Sequence[Limits]],
 ) -> dict[str, Measured]:
-    """The measurements of a tree, by histogram, from tables as a release publishes them. Raises PlacesError."""
+    """The measurements of a tree, by histogram, from tables in the published layout. Raises PlacesError."""
     variances, found = _read_variances(read, list(tree)), {}
     for name, schema in SCHEMAS.items():
         measurements = {}
@@ -139,8 +139,8 @@ def _read_columns(read: Callable[..., pa.Table], name: str, columns: Sequence[st
 
 
 def read_tree(read: Callable[..., pa.Table]) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
-    """The position of each place's parent in the level above, and the codes, by level from the root's, from a table
-    `spine` as a release publishes it. Raises PlacesError unless it is a tree."""
+    """The position of each place's parent in the level above, and the codes, by level from the root, from a table
+    `spine` in the published layout. Raises PlacesError unless the places form a tree."""
     spine = _read_columns(read, "spine", ["depth", "level", "number", "geoid", "parent"])
     places = spine.sort_by([("depth", "ascending"), ("number", "ascending")]).to_pylist()
     tree: dict[str, list[int]] = {}
@@ -204,14 +204,14 @@ def _read_variances(read: Callable[..., pa.Table], levels: Sequence[str]) -> dic
 
 
 def read_variance(stated: str | float) -> Fraction:
-    """The variance of noise as somebody published it: a fraction as text, or a number. Raises ValueError for another
-    text, and for a variance that cannot be computed with."""
+    """The variance of noise from its published form: a fraction as text, or a number. Raises ValueError for any other
+    text, and for a variance outside [2^-60, 2^60]."""
     if isinstance(stated, str) and not _FRACTION.fullmatch(stated):
         raise ValueError(f"the variance {shown(stated)} is not a fraction such as 37/4")
     try:
         variance = Fraction(stated)
     except (ArithmeticError, ValueError):
-        # Divided by 0, infinite, or no number.
+        # A division by zero, an infinity, or not a number.
         variance = Fraction(0)
     if not Fraction(1, _WIDEST) <= variance <= _WIDEST:
         raise ValueError(f"the variance {shown(stated)} is not from 2^-60 to 2^60")
@@ -245,7 +245,7 @@ def _read_answers(
 
 
 def stack_lists(lists: pa.Array, size: int, kind: pa.DataType) -> NDArray[Any] | None:
-    """Lists of numbers as an array, shape (lists, size). None unless each has so many numbers, of this kind."""
+    """Lists of numbers as an array, shape (lists, size). None unless each list has `size` numbers of this kind."""
     if not pa.types.is_list(lists.type):
         return None
     numbers = lists.flatten()
@@ -256,7 +256,7 @@ def stack_lists(lists: pa.Array, size: int, kind: pa.DataType) -> NDArray[Any] |
 
 
 def list_families(measured: Measured, total_first: Sequence[str] = ()) -> list[Families]:
-    """The families of each level, from the root's."""
+    """The families of each level, from the root."""
     parents = [np.asarray(places, dtype=np.int64) for places in list(measured.tree.values())[1:]]
     families = []
     for depth, level in enumerate(measured.tree):
@@ -268,7 +268,7 @@ def list_families(measured: Measured, total_first: Sequence[str] = ()) -> list[F
 
 
 def list_all_families(measured: Measured) -> list[Families]:
-    """The families of each level, from the root's, where units are bounded by their number."""
+    """The families of each level, from the root; the limits bound the units by the number of units."""
     if measured.schema.name == UNITS.name:
         parents = [np.asarray(places, dtype=np.int64) for places in list(measured.tree.values())[1:]]
         limits = limit_by_occupancy(list(measured.tree), parents, measured.limits)
@@ -277,7 +277,8 @@ def list_all_families(measured: Measured) -> list[Families]:
 
 
 def inform_levels(families: Sequence[Families]) -> list[Information | None]:
-    """What is measured at and below the places of each level; None for the finest, which has nothing below it."""
+    """The information about each level from the measurements at and below its places; None for the finest level, which
+    has no level below it."""
     informed: list[Information | None] = [None]
     for own, above in zip(reversed(families[1:]), reversed(families[:-1]), strict=True):
         informed.insert(0, inform(own, informed[0], above.measurements))
@@ -290,14 +291,14 @@ def add_up_places(
     tables: Sequence[str] = (),
     measured: Mapping[str, Measured] | None = None,
 ) -> pa.Table:
-    """The sum of places of any levels, given by their codes: a row for each cell of the given tables, by default of all
+    """The sum over places of any levels, given by their codes: a row for each cell of the given tables, by default all
     published tables.
 
     `estimate` is the sum of the published counts. `linear_estimate` is the best linear unbiased estimate from all
     measurements, with its standard error, and the ends of a 90% interval around it; the estimate accounts for the
     dependence between the errors of places. Raises PlacesError for a code that is unknown, given twice, or of a place
-    within another one; for a table that is not published; and if the noisy measurements are not published, unless you
-    give those from which the published estimates were made (`measured`).
+    within another given place; for a table that is not published; and if the noisy measurements are not published,
+    unless `measured` gives the measurements behind the published estimates.
     """
     files = folder if isinstance(folder, PublishedTables) else PublishedTables(Path(folder))
     published = [name for name in REDISTRICTING if name.lower() in files]
@@ -341,7 +342,7 @@ def add_up_places(
 
 
 def _find_places(measured: Measured, codes: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
-    """By level, which places are asked for."""
+    """By level, a mask of the requested places."""
     wanted = set(codes)
     if len(wanted) < len(codes):
         twice = next(code for code in codes if codes.count(code) > 1)
@@ -363,7 +364,7 @@ def _find_places(measured: Measured, codes: Sequence[str]) -> dict[str, NDArray[
 
 
 def _join(measured: Measured, chosen: Mapping[str, NDArray[np.bool_]]) -> tuple[Decomposition, Information]:
-    """The chosen places as a single one."""
+    """The chosen places joined to a single place."""
     families = list_all_families(measured)
     union = unite(families, inform_levels(families), [np.flatnonzero(chosen[level]) for level in measured.tree])
     return Decomposition(families[0].schema), union

@@ -1,16 +1,16 @@
-"""The Census Bureau's noisy measurement files of redistricting data as arrays, for anybody to estimate anew; nothing is
-charged. `asking` reads the publications of this project.
+"""The Census Bureau's noisy measurement files of redistricting data as arrays, for new estimates, which cost no budget.
+`asking` reads the publications of this project.
 
 There are folders of persons (`…_Person_PL_…`) and of units (`…_Unit_PL_…`), each with a folder `<level>.parquet` for
-every level. In its folders `DPQuery` and `Constraint` are Parquet files, partitioned by state, with a row for each
-place and query: `geocode`, `query_name`, a column for each attribute with how the query asks it (`*` if not at all),
-`value` with all answers in the order of the attributes, and `variance`. Constraints have the `sign` =, <= or >=. A
-place's geocode begins with that of the place above. Its first character is 1 in American Indian areas and otherwise 0,
-and the next two are the state.
+every level. Its folders `DPQuery` and `Constraint` contain Parquet files, partitioned by state, with a row for each
+place and query: `geocode`, `query_name`, a column for each attribute with its form in the query (`*` if the query
+ignores it), `value` with all answers in the order of the attributes, and `variance`. Constraints have the `sign` =, <=
+or >=. A place's geocode begins with that of the place above. Its first character is 1 in American Indian areas and
+otherwise 0, and the next two are the state.
 
-So a state that has such areas is two places of the level State. Here these are the level `State_Part`, below a level
-State, which nothing was measured for. The population of a state is exact, but no file has it, because its two parts are
-not: it is an argument.
+A state with such areas is therefore two places of the Bureau's level State. Here these places form the level
+`State_Part`, below a level State without measurements. The population of a state is exact, but the populations of its
+two parts are not. No file contains it, so the caller passes it as an argument.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ _SIGNS = {_LOWER: ">=", _UPPER: "<=", _TOTAL: "="}
 
 
 class FilesError(RefusedError, ValueError):
-    """Noisy measurement files that are not complete, or not in their layout. The message names the file or level."""
+    """Noisy measurement files that are incomplete or do not follow the layout. The message names the file or level."""
 
 
 def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str, Measured]:
@@ -51,8 +51,8 @@ def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str,
     Each place takes 16 KB of memory or more, so read one state at a time, even on a large machine.
 
     Args:
-        folder: the folder that contains the folders of persons and of units, each with all levels from US or from State
-            down to the finest.
+        folder: the folder that contains the folders of persons and of units, each with all levels from US or State down
+            to the finest.
         populations: the published number of persons of every state, by its two-digit code.
 
     Raises FilesError if levels, places or queries are missing, or if the measurements of a level differ in their
@@ -88,10 +88,10 @@ def read_bureau(folder: str | Path, populations: Mapping[str, int]) -> dict[str,
 
 
 def list_files(folder: Path) -> list[Path]:
-    """The files of measurements and constraints of all levels, by their paths; nothing else is read.
+    """The files of measurements and constraints of all levels, sorted by path. `read_bureau` reads no other files.
 
-    Raises FilesError for a link, also to a folder of files, because it could lead to any data, whose hash would be
-    published; and for a name that cannot be seen.
+    Raises FilesError for a link to a file or folder, because it could lead to any data, whose hash would be published;
+    and for a name with invisible characters.
     """
     root = folder.resolve()
     parts = [f"_{name[:-1]}_" for name in SCHEMAS]
@@ -135,7 +135,8 @@ class _Files:
         return sorted(codes, key=lambda code: (code[1:3], code))
 
     def read(self, level: str, codes: Sequence[str]) -> tuple[Measurement, ...]:
-        """All measurements of a level, those with fewer cells first; none of the states, which are no places there."""
+        """All measurements of a level, those with fewer cells first; none for State, which the files do not measure as
+        whole states."""
         if level == STATE:
             return ()
         rows = self._read(STATE if level == PART else level, "DPQuery")
@@ -157,7 +158,7 @@ class _Files:
             except ValueError as error:
                 raise FilesError(f"{self._histogram} {level} {query}: {error}") from None
             answers = self._arrange(level, own, codes, marginal.size)
-            # The Bureau's first code is vacant, and ours is occupied.
+            # The Bureau's first cell is vacant; ours is occupied.
             answers = answers[:, ::-1] if self._histogram == UNITS.name and query == DETAILED else answers
             measured.append(Measurement(query, variance, np.ascontiguousarray(answers)))
         if DETAILED not in {each.query for each in measured}:
@@ -167,7 +168,7 @@ class _Files:
     def limit(
         self, codes: Mapping[str, Sequence[str]], tree: Mapping[str, Sequence[int]], populations: Mapping[str, int]
     ) -> tuple[Limits, ...]:
-        """The limits of all levels: bounds of the finest, totals where they are exact."""
+        """The limits of all levels: bounds for the finest, totals where they are exact."""
         levels, schema, finest = list(codes), SCHEMAS[self._histogram], list(codes.values())[-1]
         most = unbounded(len(finest), schema.groups.size)
         lower = np.zeros((len(finest), schema.groups.size), dtype=np.int64)
@@ -197,7 +198,7 @@ class _Files:
     def _read(self, level: str, kind: str) -> pa.Table:
         if (level, kind) not in self._rows:
             paths = sorted(_list_kind(self._folder, level, kind))
-            # Files differ in the widths of integers and in how texts are stored.
+            # Files differ in integer widths and text types.
             columns = ("geocode", "query_name", *self._axes, *(["sign"] if kind == "Constraint" else []))
             texts = [(column, pa.string()) for column in columns]
             schema = pa.schema([*texts, ("value", pa.list_(pa.int64())), ("variance", pa.float64())])

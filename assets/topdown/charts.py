@@ -24,7 +24,7 @@ _FEW_LEVELS = 6
 _LOOKS = ((VERMILION, "s", -0.09), (BLUE, "o", 0.09))
 """The color, the marker and the horizontal offset of the first and of the second source."""
 _BEYOND = 2.5
-"""The factor by which the axis extends beyond the least and the greatest value."""
+"""The factor by which the axis extends beyond the smallest and largest values."""
 _PLAINLY = 0.001, 100_000
 """The range in which powers of ten are written in full."""
 
@@ -32,8 +32,8 @@ _PLAINLY = 0.001, 100_000
 def accuracy_by_level(levels: Sequence[str], panels: Mapping[str, Mapping[str, Sequence[float | None]]]) -> bytes:
     """A PNG, 1080 pixels wide: panels by title with the values at every level by source, on a logarithmic scale.
 
-    A value of 0, which has no logarithm, is an empty mark on the lower edge. Raises ValueError unless there is a panel,
-    and all have the same two sources, with a value or None for each level.
+    A value of 0, which has no logarithm, is an empty mark on the lower edge. Raises ValueError unless there is at least
+    one panel, each with two sources and a value or None for each level.
     """
     shapes = [[len(values) for values in sources.values()] for sources in panels.values()]
     if not shapes or any(shape != [len(levels)] * len(_LOOKS) for shape in shapes):

@@ -27,19 +27,19 @@ from mechanisms.topdown.design import (
 from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError, Schema
 
 FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
-"""How many replicates a release may ask for, if any."""
+"""The range of replicates that a release may ask for, if any."""
 
 TYPES_FIRST = (
     "Only with `estimation: full`: from the root down to this level, the counts by type of group quarters, and by race "
     "alone or in combination, are fixed before single cells. By default, the level below the root."
 )
-"""What the field of that name is in a release, and in a reestimation of its measurements."""
+"""The description of the field `types_first` of a release, and of a reestimation of its measurements."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """How the code of a level's places is formed: joined from columns of the CEF's units, or of so many leading
-    characters of the finest level's code. The root, which is the only place of its level, has neither."""
+    """The form of the codes of a level's places: columns of the CEF's units joined together, or the first `prefix`
+    characters of the finest level's code. The root, the only place of its level, has neither."""
 
     columns: tuple[str, ...] = ()
     prefix: int | None = None
@@ -58,7 +58,7 @@ PRODUCTION_SPINE = {
 PRODUCTION_ALLOCATIONS = {PERSONS.name: PERSON_ALLOCATION, UNITS.name: UNIT_ALLOCATION}
 
 PRODUCTION_INVARIANTS = {POPULATION: "State", HOUSING_UNITS: "Block", GROUP_QUARTERS: "Block"}
-"""What the 2020 Census published exactly, and at which level."""
+"""The statistics that the 2020 Census published exactly, and their levels."""
 
 Product = Literal[
     "P1", "P2", "P3", "P4", "P5", "H1", "persons", "units", "noisy_measurements",
@@ -66,13 +66,14 @@ Product = Literal[
 ]  # fmt: skip
 
 MOST_PROCESSES = 256
-"""The most estimating processes: each takes memory of its own, and a release that is charged has to be estimated."""
+"""The maximum number of estimating processes. Each needs its own memory, and a charged release must still be
+estimated."""
 
 Level = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$", max_length=40)]
 
 
 OF_MEASUREMENTS, OF_LEVELS = "measurements", "states"
-"""The names of the rounds in which each state has a run of its own."""
+"""The names of the rounds in which each state has its own run."""
 
 
 class PrefixDeclaration(Part):
@@ -91,8 +92,8 @@ class AllocationDeclaration(Part):
     )
 
     def divide(self, schema: Schema, levels: Sequence[str]) -> Allocation:
-        """The allocation of a histogram, whose levels follow the order of the spine, whatever that of the declared
-        shares. Raises DesignError if it is inconsistent or there is no such query."""
+        """The allocation of a histogram, with its levels in the order of the spine, independent of the order of the
+        declared shares. Raises DesignError if it is inconsistent or names an unknown query."""
         ordered = {level: self.levels[level] for level in levels if level in self.levels}
         try:
             return allocate(schema, self.rho, ordered | self.levels, self.queries)

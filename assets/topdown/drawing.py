@@ -1,9 +1,8 @@
 """The draw of TopDown's measurements, part by part in threads: the exact answers plus the noise of their streams.
 
-`measurements` says what a part is, and how parts are stored. The draw is made twice for each release: in files, which
-become the table, and once more by the gate `replay`, which keeps only the hashes. Both make the same answers, in
-batches of places, whatever the number of threads. With partitions, the files of each state are made in a run of its own
-(`measured`).
+`measurements` defines parts and stores them. Each release is drawn twice: into files, which become the table, and again
+by the gate `replay`, which keeps only the hashes. Both draws produce the same answers, in batches of places, with any
+number of threads. With partitions, each state's own run makes its files (`measured`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,8 +47,8 @@ from resources.warehouse import Session
 
 @dataclass(frozen=True)
 class CountedPart:
-    """A part with its exact counts, which are confidential. If it is to be stored, it has the codes of its places, and
-    what its answers are added up by unless no sums are kept."""
+    """A part with its exact counts, which are confidential. A part to be stored also has the codes of its places and,
+    if sums are kept, the grouping of its answers."""
 
     part: Part
     exact: Counts
@@ -59,8 +58,8 @@ class CountedPart:
 
 @dataclass(frozen=True)
 class DrawnPart:
-    """A part of a draw: by label, the SHA-256 of the answers of each stream. If the answers are added up, it has the
-    digest of the region that this follows from, and that of the sums, unless these cannot be kept."""
+    """A part of a draw: by label, the SHA-256 of the answers of each stream. If its answers are added up, it also has
+    the digest of the region that determines the sums and, unless the sums cannot be kept, their digest."""
 
     part: Part
     digests: Mapping[str, str]
@@ -70,11 +69,11 @@ class DrawnPart:
 
 @dataclass(frozen=True)
 class Drawing:
-    """The output of a draw, which is not made before it is asked for, in a session that reads both zones.
+    """The output of a draw, made on demand in a session that reads both zones.
 
-    If the measurements are made in parts, it has their version and files, in the order in which they are stored, and by
-    label, the SHA-256 of the answers of the streams in them; and if sums are kept, their files, their account, and the
-    custody that seals it.
+    For measurements made in parts, it has their version, their files in the order of storage, and by label the SHA-256
+    of the answers of their streams. If sums are kept, it also has their files, their account, and the custody that
+    seals the account.
     """
 
     release: TopDownRelease
@@ -88,8 +87,8 @@ class Drawing:
     custody: Custody | None = None
 
     def compute_version(self, known: Mapping[str, str] = {}) -> str:
-        """The version of the measurements; makes them unless that is done, or the SHA-256 of the answers of a stream is
-        known by its label, and keeps nothing but hashes."""
+        """The version of the measurements. Unless they have been made, draws the streams whose SHA-256 is not `known`
+        by label, and keeps only hashes."""
         if self.version:
             return self.version
         streams = read_streams(self.session, self.release)
@@ -103,7 +102,8 @@ class Drawing:
         return {label: digest for part in parts for label, digest in part.digests.items()}
 
     def in_parts(self, draw_id: str, folder: Path, custody: Custody, taken: Mapping[str, str] = {}) -> "Drawing":
-        """All measurements in parts, except those of the streams that are taken from others, by label."""
+        """All measurements in parts, except the streams `taken` from other runs: the SHA-256 of their answers by
+        label."""
         streams = read_streams(self.session, self.release)
         made = self._make(draw_id, folder, custody, [stream for stream in streams if stream.label not in taken])
         return replace(made, version=hash_parts(streams, [made.answers, taken]))
@@ -159,7 +159,7 @@ def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[st
         return bins, digests.by_label()
 
     streams = read_streams(session, release)
-    # Once, before threads ask for it side by side.
+    # Computed once, before the threads ask for it concurrently.
     list_partitions(session, release)
     with closing(in_threads(bin_noise, count_parts(session, release, streams), release.processes)) as found:
         parts = list(found)
@@ -174,7 +174,7 @@ def find_wrong_noise(session: Session, release: TopDownRelease) -> tuple[list[st
 def count_parts(
     session: Session, release: TopDownRelease, streams: Sequence[Stream], *, stored: bool = False, state: str = ""
 ) -> Iterator[CountedPart]:
-    """The parts of some streams; if they are all of one state, no other places are counted."""
+    """The parts of some streams; with a state, only its places are counted."""
     for (histogram, level), parts in groupby(order_parts(streams), lambda part: part.level):
         counts = roll_up(session, release, release.confidential(HISTOGRAMS), histogram, level, state)
         for part in parts:

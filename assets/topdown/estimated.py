@@ -1,9 +1,9 @@
 """The assets `level_…` of a TopDown release: one for each level, each downstream of the level above.
 
-`estimation` does the work. In a release with partitions, the levels below that of the states have a partition for each
-state, whose key is the state's code. The stage of the states drops tables of states that the spine does not have, and
-the asset `estimates` puts all states together. With full estimation, the levels have persons only, the asset
-`occupancy` has the units of all levels, and `estimates` puts both together.
+`estimation` does the work. In a release with partitions, the levels below State have a partition for each state, whose
+key is the state's code. The stage of State drops the tables of states that are not in the spine, and the asset
+`estimates` joins all states. With full estimation, the levels contain only persons, the asset `occupancy` contains the
+units of all levels, and `estimates` joins both.
 """
 
 import json
@@ -31,7 +31,7 @@ from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 RETRIES = 2
-"""How often a level is estimated again after one of the estimating processes was killed, or ran out of memory."""
+"""The number of retries of a level after an estimating process was killed or ran out of memory."""
 
 ESTIMATE_COLUMNS = {
     "histogram": "Histogram: persons or units",

@@ -1,19 +1,19 @@
-"""The estimation of a level, from its noisy measurements and the estimates of the level above, in one transaction;
-of units after persons, all levels in one.
+"""The estimation of a level, from its noisy measurements and the estimates of the level above, in one transaction.
+Units that are estimated after persons take one transaction for all levels.
 
 `mechanisms.topdown.estimation` estimates, `reading` reads the tables, and `workers` runs the pool of processes; this
 module writes and labels the results.
 
-Next to the estimates of a level is an account of how they were made (`Estimation`), sealed under the custody. If the
-stored estimates are made of what is stored now, they are not computed again. A new run therefore continues at the level
-where a killed run stopped, with the same result: nothing depends on time, on order, or on the number of processes.
-Because the answers are hashed as they are read, the gates notice if estimates were made from measurements that were
-altered for a while and then restored.
+Next to the estimates of a level is an account of how they were made (`Estimation`), sealed under the custody. Stored
+estimates that were made from the current inputs are not computed again. A new run therefore continues at the level
+where a killed run stopped, with the same result, which is independent of time, order and the number of processes.
+Because the answers are hashed as they are read, the gates notice estimates from measurements that were altered for a
+while and then restored.
 
-With full estimation, persons of all levels are estimated before units, each in tables of their own. Every level but the
-finest is estimated from the `information` about it, and units within bounds that the persons give.
+With full estimation, persons of all levels are estimated before units, in separate tables. Every level but the finest
+is estimated from the `information` about it, and units within bounds set by the persons.
 
-Memory is bounded by the largest state, because results go to a private file as they come.
+Memory is bounded by the largest state, because results are written to a private file as they arrive.
 """
 
 import json
@@ -71,18 +71,18 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 VERSION = 3
-"""Increase it when the same measurements would give other estimates, or when the account of them has another form."""
+"""Increase it when the same measurements would give different estimates, or when the form of the account changes."""
 
 SECONDS_BETWEEN_REPORTS = 5.0
 
 Report = Callable[[int, int], None]
-"""It is called with the number of finished parents and the number of all parents."""
+"""A callback that takes the number of finished parents and the number of all parents."""
 
 ScopeReport = Callable[[Scope, int, int], None]
-"""A `Report` on the parents of a scope."""
+"""A `Report` that also takes the scope."""
 
 Basis = Sequence[Sequence[str] | None]
-"""What estimates are based on besides the answers and the estimates above; None in place of what is missing."""
+"""The inputs of estimates besides the answers and the estimates above; None for a missing input."""
 
 _ESTIMATES = pa.schema(
     [("histogram", pa.string()), ("number", pa.int64()), ("cell", pa.int64()), ("count", pa.int64())]
@@ -132,17 +132,16 @@ def estimate_level(
 def estimate_levels(
     warehouse: Warehouse, custody: Custody, release: TopDownRelease, scopes: Sequence[Scope], report: ScopeReport
 ) -> list[Estimation]:
-    """Estimate all places of scopes, each from the one before, and store their histograms in one transaction, unless
-    current estimates, made of the stored answers, are stored already. Those of a scope that another one follows are in
+    """Estimate all places of scopes, each scope from the one before, and store their histograms in one transaction,
+    unless estimates from the current inputs are already stored. The estimates of all scopes but the last are kept in
     memory.
 
-    Reports come every few seconds, and at the end of a scope.
+    Reports every few seconds, and at the end of a scope.
 
     Raises:
         PartitionError: if there is no such state.
-        StaleInputError: if the estimates of the level above the first one, or what else a scope is estimated from, do
-            not come from the stored measurements, or the measurements, the spine or the invariants are replaced
-            meanwhile.
+        StaleInputError: if the estimates of the level above the first scope, or another input of a scope, do not come
+            from the stored measurements, or if the measurements, the spine or the invariants are replaced meanwhile.
         GridError: if measurements are missing.
         NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names the parent.
         WorkerError: if one of the processes ends prematurely, or not all results came back.
@@ -206,7 +205,7 @@ def estimate_levels(
 
 @dataclass(frozen=True)
 class _Due:
-    """A scope that is to be estimated, on what basis, with what is read: twice if its places lean."""
+    """A scope to be estimated, with its basis and its readings: two if its places lean on housing units."""
 
     scope: Scope
     basis: Basis
@@ -251,7 +250,7 @@ def _store(
     scope, reading = due.scope, due.reading
     table = scope.table(release)
     if not scope.state:
-        # In a release whose estimates were in parts before, it is a view.
+        # If the release's estimates were in parts before, the table is a view.
         session.drop(table)
     store_parts(session, table, results.paths)
     region = hash_facts(reading.regions)
@@ -275,7 +274,8 @@ def _store(
 
 
 def read_estimation(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:
-    """How the stored estimates of a scope were made; None if there are none, or they or their account were altered."""
+    """The account of the stored estimates of a scope; None if there are none, or if they or their account were
+    altered."""
     table = scope.table(release)
     stored = read_level_account(session, custody, release, scope)
     if stored is None or session.sorted_version(table, custody.seal_key()) != stored.content:
@@ -287,11 +287,11 @@ def find_wrong_levels(
     session: Session, custody: Custody, release: TopDownRelease
 ) -> tuple[tuple[Scope, ...], Mapping[str, str]]:
     """The scopes whose estimates were altered, or not made from the current draw, spine and invariants; and by label,
-    the SHA-256 of the answers of each stream as they were read.
+    the SHA-256 of the answers of each stream as the estimation read them.
 
-    Scopes below one whose account is no longer known are left out. The whole of a level is wrong if its view does not
-    show exactly the tables of all states. If the finest places were estimated from other answers than their information
-    was made of, so is all information above them wrong, and every estimate, as all are made of the root's.
+    Scopes below one without a known account are left out. A whole level is wrong if its view does not show exactly the
+    tables of all states. If the finest places were estimated from different answers than their information, all
+    information above them is wrong, and so is every estimate, because all of them follow from the root.
     """
     tree, chain = read_tree(session, release), _Chain(session, custody, release, read_draw_id(session, release))
     regions, states = hash_regions(session, release, tree), chain.states
@@ -333,8 +333,8 @@ def find_wrong_levels(
 def unite_states(session: Session, custody: Custody, release: TopDownRelease) -> list[Estimation]:
     """Make the views `level_…` over the tables of all states and histograms; return the accounts of these tables.
 
-    Whether a table is as it was made, the gate `estimates_as_made` reads. Raises StaleInputError if a part is missing,
-    or is not made from the stored measurements and the estimates above, or if there are tables of other states.
+    The gate `estimates_as_made` verifies that the tables are unaltered. Raises StaleInputError if a part is missing, or
+    was not made from the stored measurements and the estimates above, or if there are tables of other states.
     """
     chain = _Chain(session, custody, release, read_draw_id(session, release))
     states = chain.states
@@ -359,11 +359,11 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
 
 
 def keep_states(session: Session, release: TopDownRelease) -> None:
-    """Drop the measurements, estimates and records that are not of the release as it is: of places in states that the
-    spine does not have, or in other parts than now."""
+    """Drop the measurements, estimates and records that do not fit the current release: those of states that are not in
+    the spine, and those stored in other parts."""
     surplus = find_tables_of_other_states(session, release, read_states(session, release))
     if surplus:
-        # A view may be over tables that are dropped.
+        # A view may read dropped tables.
         stored = session.tables(Zone.PUBLIC, release.schema)
         intervals = [f"{name.lower()}_{INTERVALS}" for name in TABLES]
         for view in (*map(release.estimates, release.levels), *SCHEMAS, *intervals):
@@ -374,8 +374,8 @@ def keep_states(session: Session, release: TopDownRelease) -> None:
 
 
 def find_tables_of_other_states(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
-    """The names of the stored tables of measurements, estimates, records, accounts and seals, and of tables made of
-    records, that are in none of the parts of the release. Measurements stay in the parts that they were drawn in."""
+    """The names of the stored tables of measurements, estimates, records, accounts and seals, and of tables made from
+    records, that belong to no part of the release. Measurements stay in the parts in which they were drawn."""
     stored = session.tables(Zone.PUBLIC, release.schema)
     whole = {*SCHEMAS, *map(str.lower, TABLES)}
     intervals = [f"{name.lower()}_{INTERVALS}" for name in TABLES]
@@ -410,7 +410,7 @@ def find_tables_of_other_states(session: Session, release: TopDownRelease, state
 
 
 def hash_estimates(session: Session, custody: Custody, release: TopDownRelease) -> str | None:
-    """A digest of the stored estimates of the finest level and of all that they were made of; None if altered."""
+    """A digest of the stored estimates of the finest level and of all their inputs; None if they were altered."""
     states = read_states(session, release)
     scopes = [scope for scope in list_scopes(release, states) if scope.level == release.finest]
     stored = [read_estimation(session, custody, release, scope) for scope in scopes]
@@ -425,7 +425,7 @@ def _tables_of(release: TopDownRelease, level: str, states: Sequence[str]) -> li
 
 
 def is_united(session: Session, release: TopDownRelease, level: str, states: Sequence[str]) -> bool:
-    """Whether what is read as the estimates of a level are the tables of its scopes, which must be stored."""
+    """Whether the stored estimates of a level are exactly the tables of its scopes."""
     view, tables = release.public(release.estimates(level)), _tables_of(release, level, states)
     names = {"tables": tables, "columns": _ESTIMATES.names}
     return tables == [view] or session.is_view_of(view, "warehouse/united", **names)
@@ -444,7 +444,8 @@ def read_level_account(session: Session, custody: Custody, release: TopDownRelea
 def _made_of(
     release: TopDownRelease, draw_id: str, scope: Scope, region: str, above: Estimation | None, basis: Basis
 ) -> str:
-    """`Estimation.made_of` of current estimates. The estimates above are identified by what they are made of."""
+    """`Estimation.made_of` of current estimates. The digests of their inputs and content identify the estimates
+    above."""
     design, of_above = release.design, [above.made_of, above.content] if above else None
     total_first = scope.level in design.total_first
     facts = [VERSION, design.as_record(), total_first, draw_id, scope.level, scope.state, region, of_above]
@@ -465,7 +466,7 @@ def _estimate_spreads(release: TopDownRelease, reading: Reading) -> dict[int, fl
 
 
 def read_spreads(session: Session, custody: Custody, release: TopDownRelease) -> dict[str, float]:
-    """By code of the state, the τ² that the stored estimates were made with; empty if no places lean."""
+    """By code of the state, the τ² of the stored estimates; empty if no places lean."""
     spreads: dict[str, float] = {}
     for scope in list_scopes(release, read_states(session, release)):
         if release.design.leans(scope.histogram, scope.level):
@@ -475,7 +476,7 @@ def read_spreads(session: Session, custody: Custody, release: TopDownRelease) ->
 
 
 class _Chain:
-    """What estimates are made of, besides answers and limits, as it is stored now; all, or that of one state."""
+    """The stored inputs of estimates besides answers and limits: all of them, or those of one state."""
 
     def __init__(
         self, session: Session, custody: Custody, release: TopDownRelease, draw_id: str, state: str = ""
@@ -488,15 +489,15 @@ class _Chain:
             self.information = read_accounts(session, custody, release, draw_id, self.states, state)
 
     def is_of_draw(self, stored: Estimation | None, scope: Scope, above: Estimation | None) -> TypeGuard[Estimation]:
-        """Whether estimates were made of the draw, of the estimates above, and of the information and the persons that
-        they are based on, whatever the spine and the invariants were."""
+        """Whether estimates were made from the draw, the estimates above, and the current information and persons. The
+        spine and the invariants are not compared."""
         return stored is not None and stored.made_of == _made_of(
             self._release, self.draw_id, scope, stored.held, above, self.read_basis(scope)
         )
 
     def read_basis(self, scope: Scope) -> Basis:
-        """The information that a scope is estimated from, and of units the persons of the finest level; None where it
-        is missing or of another draw."""
+        """The information from which a scope is estimated and, for units, the persons of the finest level; None for
+        each account that is missing or of another draw."""
         accounts: list[Account | Estimation | None] = [self.information.get(part) for part in self.list_parts(scope)]
         persons = self._persons() if scope.histogram == UNITS.name else []
         accounts += map(self.read_account, persons)
@@ -509,8 +510,8 @@ class _Chain:
         return self._accounts[scope]
 
     def require_basis(self, scope: Scope) -> Basis:
-        """`read_basis`. Raises StaleInputError unless everything is of the draw. Only the root of units asks for the
-        persons, because the units above are those of the same persons."""
+        """`read_basis`. Raises StaleInputError unless everything is of the draw. Only the root of units verifies the
+        persons; all units below follow from the same persons."""
         if None in self.read_basis(scope)[: len(self.list_parts(scope))]:
             raise self._stale(f"the tables of information about {scope.level} are", INFORMATION)
         if scope.histogram == UNITS.name and scope.above(self._release) is None:
@@ -527,8 +528,8 @@ class _Chain:
         return self.read_basis(scope)
 
     def require_above(self, scope: Scope, *, again: bool = True) -> Estimation | None:
-        """How the stored estimates of the level above were made; None at the root. Only these are read again, not those
-        above them. Raises StaleInputError if they are not of the draw."""
+        """The account of the stored estimates of the level above; None at the root. Only these estimates are read
+        again, not the ones above them. Raises StaleInputError if they are not of the draw."""
         above = scope.above(self._release)
         if above is None:
             return None
@@ -543,7 +544,8 @@ class _Chain:
         return stored
 
     def walk(self, scopes: Sequence[Scope]) -> tuple[dict[Scope | None, Estimation], list[Scope]]:
-        """The accounts of scopes that are of the draw, and the scopes whose are not, without those below."""
+        """The accounts of the scopes that are of the draw, and the scopes that are not. Scopes below the latter are
+        left out."""
         known: dict[Scope | None, Estimation] = {}
         stale = list[Scope]()
         for scope in scopes:
@@ -572,7 +574,7 @@ class _Chain:
 
 
 class _Results:
-    """The results of tasks, written to a file for each histogram as they come, in order of places and cells."""
+    """The results of tasks, written to one file per histogram as they arrive, in order of places and cells."""
 
     def __init__(self, folder: Path, histograms: Sequence[str], keep: bool) -> None:
         folder.mkdir()
@@ -597,7 +599,7 @@ class _Results:
             self.gap, self.violation = max(self.gap, own.gap), max(self.violation, own.violation)
 
     def counts(self) -> dict[str, Counts]:
-        """By histogram, the counts of all places, if they were to be kept."""
+        """By histogram, the counts of all places, if they are kept."""
         return {name: Counts(*map(np.concatenate, zip(*cells, strict=True))) for name, cells in self._kept.items()}
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The gates that TopDown adds to those of all releases and of noisy counts, as currently stored.
+"""The gates that TopDown adds to the gates of all releases and of noisy counts. They check the stored tables.
 
 Those on estimates are evaluated at every level, by SQL alone, and share no code with the estimation.
 """
@@ -56,7 +56,7 @@ from resources.warehouse import Session
 Context = ReleaseContext[TopDownRelease]
 
 PLACES_AT_A_TIME = 100_000
-"""The number of places whose records are compared with the estimates at a time."""
+"""The number of places whose records are compared with the estimates at once."""
 
 _COUNTS = SQL("topdown/all_counts", "SELECT histogram::VARCHAR AS name, count::BIGINT AS count FROM {{ estimates }}")
 _COLUMNS = {"histogram": "VARCHAR", "number": "BIGINT", "cell": "BIGINT", "count": "BIGINT"}
@@ -114,7 +114,7 @@ def _by_state(
     holds_in: Callable[[Session, TopDownRelease, str], bool],
     joins: Callable[[Session, TopDownRelease], bool],
 ) -> ByPart[TopDownRelease] | None:
-    """How a rule on public tables is found to hold state by state; None if states have no runs of their own."""
+    """The check of a rule on public tables state by state; None if states do not have their own runs."""
 
     def list_states(context: Context) -> list[str]:
         with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -300,7 +300,8 @@ def _count_out_of_bounds(session: Session, release: TopDownRelease) -> Iterator[
 def _bounded_levels(
     session: Session, release: TopDownRelease, among: Collection[str]
 ) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    """Those invariants that are `among` some, at every level from the root to their own, with what statements bind."""
+    """The invariants in `among`, at every level from the root to their own, with the values and names for SQL
+    statements."""
     ancestry = stage_ancestry(session, release)
     for name, lowest in release.design.invariants.items():
         if name in among:
@@ -323,8 +324,8 @@ def _find_problems_of_all(session: Session, release: TopDownRelease, schema: Sch
 
 
 def _are_records_of_state(session: Session, release: TopDownRelease, state: str) -> bool:
-    """Whether the records of one state have exactly the counts estimated for its places, and are numbered after those
-    of the states before it."""
+    """Whether the records of one state have exactly the counts estimated for its places, and are numbered after the
+    records of the states before it."""
     _, (*_, (first, last)) = find_ranges(session, release, state)
     number, estimates = read_states(session, release).index(state), find_finest(release, state).table(release)
     for name in release.recorded_by_state:
@@ -339,8 +340,8 @@ def _are_records_of_state(session: Session, release: TopDownRelease, state: str)
 
 
 def _are_records_joined(session: Session, release: TopDownRelease) -> bool:
-    """Whether all records are those of the states, which have as many as their numbers allow for, and of the places of
-    the finest level, if these are estimated by state."""
+    """Whether all records are exactly the records of the states, and each state has as many as its estimates count.
+    Records of histograms without tables by state are compared with the estimates directly."""
     states = read_states(session, release)
     for schema in SCHEMAS.values():
         if schema.name not in release.recorded_by_state:
@@ -358,7 +359,7 @@ def _are_records_joined(session: Session, release: TopDownRelease) -> bool:
 
 
 def _count_by_state(session: Session, release: TopDownRelease, schema: Schema) -> dict[int, int]:
-    """By number of the state, how many records the estimates of the states count."""
+    """By number of the state, the number of records in the estimates of the state."""
     values = {"histogram": schema.name, "places": 1}
     return dict(session.rows("topdown/records_due", values, estimates=estimates_of_states(release)))
 
@@ -395,14 +396,15 @@ def _find_other_rows(session: Session, release: TopDownRelease, tables: Sequence
 
 
 def _are_tables_of_state(session: Session, release: TopDownRelease, state: str) -> bool:
-    """Whether the tables of one state are what its estimates make."""
+    """Whether the tables of one state follow from its estimates."""
     recipes = state_recipes(session, release, state)
     return not any(problem for table, recipe in recipes.items() for problem in differing_table(session, table, recipe))
 
 
 def _are_tables_joined(session: Session, release: TopDownRelease) -> bool:
-    """Whether the complete tables have the rows of the states' tables; the rows above the states, whose estimates are
-    the sums of those below them by another gate; and all other tables are as made."""
+    """Whether the complete tables have the rows of the states' tables and the right rows above the states, whose
+    estimates another gate compares with the sums over the states; and whether all other tables follow from the
+    estimates."""
     by_state = [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]
     recipes = tables_recipe(session, release, without=by_state)
     return not _find_other_rows(session, release, by_state) and not any(
@@ -413,8 +415,8 @@ def _are_tables_joined(session: Session, release: TopDownRelease) -> bool:
 def _find_strange_rows(
     session: Session, release: TopDownRelease, names: Sequence[str], level: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Rows in the table of a state that are of a place elsewhere, and columns of other types than those of the whole
-    table. All states together could have the right rows."""
+    """The problems if a state's table has rows of places outside the state, or columns whose types differ from the
+    whole table's. The union of all states could still have the right rows."""
     states, tree, above = read_states(session, release), read_tree(session, release), level_of_states(release.levels)
     top = release.levels.index(above)
     ranges = [
@@ -434,8 +436,8 @@ def _find_strange_rows(
 def _find_record_problems(
     session: Session, release: TopDownRelease, schema: Schema, records: Table, estimates: Table, before: int = 0
 ) -> Iterator[str]:
-    """Group by group of consecutive places, whose records are consecutive too, so that memory is bounded. The records
-    are numbered after those that come before them."""
+    """Compare groups of consecutive places, whose records are consecutive too, so that memory is bounded. Record
+    numbers start after `before`."""
     histogram, tables = {"histogram": schema.name}, {"estimates": estimates, "records": records}
     codes, begin = register_codes(session, schema), before
     differing = stored = numbered = nowhere = 0
@@ -466,7 +468,8 @@ def _find_record_problems(
 
 
 def _count_estimated(session: Session, schema: Schema, estimates: Table) -> int:
-    """The records that estimates count, read without a condition, by which forged statistics could hide rows."""
+    """The number of records that estimates count. The rows are read without a condition, because forged statistics
+    could then hide rows."""
     records = 0
     for batch in session.batches(_COUNTS, ROWS_HASHED, estimates=estimates):
         own = batch.filter(pc.equal(batch["name"], schema.name))

@@ -1,7 +1,7 @@
-"""Histograms as the warehouse has them: the recipe of the exact ones from the CEF, and how any of them are read.
+"""Histograms in the warehouse: the recipe of the exact histograms from the CEF, and functions that read any histograms.
 
 The exact histograms stay confidential; a keyed version of them becomes part of the draw id. `spine` and `invariants`
-have what is published exactly.
+contain the exact published statistics.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
 
 MOST = 2**31 - 1
-"""The greatest count of a cell that is read."""
+"""The maximum count of a cell."""
 
 CELLS_AT_A_TIME = 2**20
-"""With each further so many counts of parents, the next families are estimated, and with so many of places, the next
-places are tabulated. A family is not divided."""
+"""The number of counts in a batch: of parents whose families are estimated together, or of places tabulated together. A
+family is not divided."""
 
 _CELLS_OF_PLACES = SQL(
     "topdown/cells_of_places",
@@ -38,7 +38,8 @@ _RULES = ("of unknown cells", f"that are not from 1 to {MOST:,}", "repeated")
 
 
 class ImpossibleRecordsError(RefusedError, ValueError):
-    """The CEF contains records that the edit constraints rule out. The message has the rule and their number."""
+    """The CEF contains records that the edit constraints rule out. The message names the rule and the number of
+    records."""
 
 
 def histograms_recipe(session: Session, release: TopDownRelease) -> Recipe:
@@ -83,7 +84,7 @@ def roll_up(
     session: Session, release: TreeRelease, histograms: Table, histogram: str, level: str, state: str = ""
 ) -> Fragment:
     """Stage a histogram of a table at one level, of one state or of all, with the columns number, cell and count,
-    without empty cells. A record counts in one place, whatever is in the table of the spine (`read_tree`)."""
+    without empty cells. Each record counts in one place, independent of the stored spine (`read_tree`)."""
     tree, above = read_tree(session, release), level_of_states(release.levels)
     number = read_states(session, release).index(state) if state else None
     first, last = tree.range_within(release.finest, above, number)
@@ -100,23 +101,23 @@ def roll_up(
 def read_counts(
     session: Session, counts: Table | Fragment, size: int, first: int = 0, last: int = 2**62, **chosen: str | int
 ) -> Counts:
-    """The counts of the places from `first` up to `last`; of the level, histogram and replicate that are chosen, where
-    a histogram has so many cells. Raises GridError as `check_counts`."""
+    """The counts of the places from `first` up to `last`, of the chosen level, histogram and replicate; the histogram
+    has `size` cells. Raises GridError as `check_counts`."""
     values = {"first": first, "last": last, **chosen}
     rows = session.arrow("topdown/counts", values, counts=counts, chosen=list(chosen))
     return check_counts(session, counts, size, rows, **chosen)
 
 
 def check_counts(session: Session, counts: Table | Fragment, size: int, rows: pa.Table, **chosen: str | int) -> Counts:
-    """Rows that were made of a table's counts, sorted by place and cell. Raises GridError if a count is of a cell
-    that a histogram of so many does not have, is not from 1 to `MOST`, or is repeated."""
+    """The counts in rows read from a table, sorted by place and cell. Raises GridError if a count is of a cell outside
+    the `size` cells of the histogram, is not from 1 to `MOST`, or is repeated."""
     columns = [rows[name] for name in ("number", "cell", "count")]
     whole = all(pa.types.is_integer(column.type) and not column.null_count for column in columns)
     if whole:
         number, cell, count = (column.to_numpy() for column in columns)
         known = cell.min(initial=0) >= 0 and cell.max(initial=0) < size
         positive = count.min(initial=1) > 0 and count.max(initial=1) <= MOST
-        # They are mostly stored in order, which takes less time to see than DuckDB takes to sort them.
+        # The rows are mostly stored in order; checking that is faster than sorting in DuckDB.
         steps, within = np.diff(number), np.diff(cell)
         if np.any((steps < 0) | ((steps == 0) & (within < 0))):
             order = np.lexsort((cell, number))
@@ -139,9 +140,9 @@ def cut_places(
     least: int = 0,
     **chosen: str | int,
 ) -> list[tuple[int, int]]:
-    """Runs of places from `first` up to `last`, of the chosen level if there are more, whose counts add up to
-    `CELLS_AT_A_TIME`; a single place may have more. A place has at least `least` counts, each of which counts so many
-    `times`: one number, or one for each place."""
+    """Runs of places from `first` up to `last`, of the chosen level if there are several, with up to `CELLS_AT_A_TIME`
+    counts each; a single place may have more. A place is taken to have at least `least` counts. Each count is weighted
+    by `times`: one number, or one for each place."""
     values = {"first": first, "last": last, **chosen}
     rows = session.arrow(_CELLS_OF_PLACES, values, counts=counts, chosen=list(chosen))
     cells = np.zeros(last - first, dtype=np.int64)
@@ -154,8 +155,8 @@ def cut_places(
 def add_up_finest(
     session: Session, tree: Tree, schema: Schema, finest: Table, level: str, first: int, last: int, **chosen: int
 ) -> Counts:
-    """The counts of a histogram in the places from `first` up to `last` of a level, which are then counted from 0, from
-    a table of those of the finest level; of the chosen replicate if there are more. Raises GridError."""
+    """The counts of a histogram in the places from `first` up to `last` of a level, renumbered from 0, added up from a
+    table of counts of the finest level, of the chosen replicate if there are several. Raises GridError."""
     begin, end = tree.extend_below(level, first, last)[-1]
     own = pa.table({"finest": np.arange(begin, end), "number": tree.find_above(level, begin, end) - first})
     rows = session.arrow(

@@ -1,17 +1,17 @@
-"""The asset `information` of a release with full estimation: what is measured at and below every place.
+"""The asset `information` of a release with full estimation: the combined measurements at and below every place.
 
 `mechanisms.topdown.information` has the mathematics, `reading` reads, and `workers` computes; `estimation` uses the
-result for every level but the finest, whose places have nothing below them. From the finest places up, the information
-about the places of a level, or of those in one state, is stored in a table of its own, with an account of how it was
-made, in a table of all accounts that is sealed under the custody. One transaction stores a few thousand places, of one
-or several levels, or one table. A run that was killed continues with the tables that are missing.
+result for every level but the finest. From the finest places up, each table stores the information about the places of
+a level, or about those in one state. A separate table, sealed under the custody, holds the accounts of how all
+information was made. One transaction stores a few thousand places, of one or several levels, or one table. After a
+killed run, the next run continues with the missing tables.
 
-With partitions, each state has a run of its own for the information below the states (`information_of_states`), from
-the measurements that this run has drawn, and a table of its accounts. `information` then makes the rest, and refuses to
-run if that of a state is missing or stale.
+With partitions, each state's own run makes the information below the state (`information_of_states`) from the
+measurements that it has drawn, with a table of its accounts. `information` then makes the rest, and refuses to run if
+the information of a state is missing or stale.
 
-Answers are hashed as they are read, and so is the information when it is read for the level above or for estimates.
-Only public tables are read, so nothing is charged.
+Answers are hashed as they are read, and so is the information when it is read for the level above or for estimates. The
+asset reads only public tables, so it costs no budget.
 """
 
 import json
@@ -67,7 +67,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 VERSION = 1
-"""Increase it when the same measurements would give other information."""
+"""Increase it when the same measurements would give different information."""
 
 COLUMNS = {
     "histogram": "Histogram: persons or units",
@@ -88,7 +88,7 @@ _ROWS = pa.schema(
 )
 
 Key = tuple[str, int | None]
-"""What is stored together: the places of a level, or of those in the state of a number."""
+"""The places stored together: all places of a level, or those in the state with a number."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Account:
     """How information was made.
 
     Attributes:
-        made_of: a digest of everything that it depends on, except the measurements themselves.
+        made_of: a digest of all its inputs except the measurements.
         read: the SHA-256 of the answers of each stream as they were read, as JSON.
         content: the SHA-256 of the information by histogram, as JSON.
         seconds: the processor time over all processes.
@@ -127,7 +127,7 @@ _ACCOUNTS = pa.schema(
 
 
 def build_information(release: TopDownRelease) -> list[dg.AssetsDefinition]:
-    """The asset `information`, and if each state has a run of its own, that of these runs before it."""
+    """The asset `information`, preceded by the asset of the states' runs if each state has its own."""
     apart = [_build_information(release, of_states=True)] if release.informs_by_state else []
     return [*apart, _build_information(release, of_states=False)]
 
@@ -167,13 +167,13 @@ def _build_information(release: TopDownRelease, *, of_states: bool) -> dg.Assets
 def make_information(
     warehouse: Warehouse, custody: Custody, release: TopDownRelease, report: Callable[[str], None], state: str = ""
 ) -> Accounts:
-    """Make and store the information that is missing, or was made of other answers than the stored ones; return how
-    it was made, from the finest places up. If each state has a run of its own, it is that below one state, or that of
-    the states and above.
+    """Make and store the information that is missing or was not made from the stored answers; return its accounts, from
+    the finest places up. If each state has its own run, a run makes only the information below one state, or about the
+    states and above.
 
     Raises PartitionError if there is no such state; StaleInputError if measurements, spine or invariants are replaced
-    meanwhile, or the information below a state is missing or was not made from them; and GridError if measurements are
-    missing.
+    meanwhile, or if the information below a state is missing or was not made from the stored inputs; and GridError if
+    measurements are missing.
     """
     known = StateLimits()
     with warehouse.in_turns() as turns:
@@ -223,7 +223,7 @@ def make_information(
 
 
 def _list_own(release: TopDownRelease, states: Sequence[str], state: str) -> list[Key]:
-    """What is stored with its accounts in one table: of a state, or of all that are not apart."""
+    """The keys whose accounts share one table: those of a state, or all that have no separate state run."""
     number = states.index(state) if state else None
     return [key for key in _list_keys(release, states) if not release.informs_by_state or key[1] == number]
 
@@ -236,8 +236,8 @@ def _take_below(
     states: Sequence[str],
     regions: Sequence[str],
 ) -> dict[Key, Account]:
-    """How the information was made that each state has in a run of its own. That its answers are the stored ones, the
-    gate on estimates holds. Raises StaleInputError if some is missing, or not of this draw, spine and invariants."""
+    """The accounts of the information made by the states' own runs. The gate on estimates verifies that their answers
+    are the stored ones. Raises StaleInputError if information is missing, or not of this draw, spine and invariants."""
     due = [key for state in states if release.informs_by_state for key in _list_own(release, states, state)]
     known = _read_known(session, custody, release, draw_id, states, due)
     stale = {
@@ -254,7 +254,7 @@ def _take_below(
 
 
 def _list_surplus(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
-    """The names of stored tables of information that the release, as it is, does not have."""
+    """The names of stored tables of information that do not belong to the current release."""
     keys = _list_keys(release, states)
     due = {
         table.name for key in keys for table in (information_table(release, *key), _find_table(release, key, states))
@@ -269,12 +269,13 @@ def _list_surplus(session: Session, release: TopDownRelease, states: Sequence[st
 def read_accounts(
     session: Session, custody: Custody, release: TopDownRelease, draw_id: str, states: Sequence[str], state: str = ""
 ) -> Accounts:
-    """How the stored information was made, as far as it is of a draw, with all information below, whatever the spine
-    and the invariants were.
+    """The accounts of the stored information that, with all information below it, is of the draw. The spine and the
+    invariants are not compared.
 
-    With a state, only what the estimates of its places follow from, so that no account of another state is read. That
-    the information of the states and above is of the draw, its account is believed then. That it was made of the
-    information below all states, those who join the states find out, and the gate `estimates_as_made`.
+    With a state, only the accounts of information behind the estimates of its places, so that accounts of other states
+    are not read. For the information of the states and above, only the draw id in its sealed account is then compared.
+    The stage that joins the states and the gate `estimates_as_made` verify that it was made from the information below
+    all states.
     """
     if not state or not release.informs_by_state:
         return _read_known(session, custody, release, draw_id, states, _list_keys(release, states))
@@ -292,11 +293,11 @@ def _read_known(
     states: Sequence[str],
     keys: Sequence[Key],
 ) -> dict[Key, Account]:
-    """`read_accounts` of these, from the finest places up, which have all those below them."""
+    """`read_accounts` for these keys, in order from the finest places up; the keys include all those below them."""
     known, tables = dict[Key, Account](), dict[Table, dict[Key, Account]]()
     for key in keys:
         table = _find_table(release, key, states)
-        # Sessions that write compute nothing only once.
+        # A session that writes does not cache.
         if table not in tables:
             tables[table] = _read_stored(session, custody, release, table)
         stored, below = tables[table], _below(release, key, states)
@@ -316,8 +317,8 @@ def find_wrong_information(
     states: Sequence[str],
     regions: Sequence[str],
 ) -> tuple[Sequence[Key], Mapping[str, str]]:
-    """Which information is missing, was altered, or is not made from the current draw, spine and invariants; and by
-    label, the SHA-256 of the answers of each stream as they were read. The regions are those of `hash_regions`."""
+    """The information that is missing, was altered, or was not made from the current draw, spine and invariants; and by
+    label, the SHA-256 of the answers of each stream as they were read. The regions come from `hash_regions`."""
     known = read_accounts(session, custody, release, draw_id, states)
     return _find_wrong(session, release, _list_keys(release, states), known, states, regions)
 
@@ -330,7 +331,7 @@ def _find_wrong(
     states: Sequence[str],
     regions: Sequence[str],
 ) -> tuple[Sequence[Key], Mapping[str, str]]:
-    """`find_wrong_information` of these, by the accounts that are known."""
+    """`find_wrong_information` for these keys, from the known accounts."""
     wrong, read = [], dict[str, str]()
     for key in keys:
         account = known.get(key)
@@ -348,7 +349,7 @@ def _find_wrong(
 def list_made_of(
     session: Session, custody: Custody, release: TopDownRelease, labels: Collection[str], states: Sequence[str]
 ) -> list[Key]:
-    """The stored information that was made of the answers of some streams, or of such information."""
+    """The stored information that follows from the answers of some streams, directly or through other information."""
     found = list[Key]()
     for key in _list_keys(release, states):
         stored = _read_stored(session, custody, release, _find_table(release, key, states))
@@ -359,8 +360,7 @@ def list_made_of(
 
 
 def list_parts(release: TopDownRelease, scope: Scope, states: Sequence[str]) -> list[Key]:
-    """What is stored of the information about the places of a scope, in order; nothing if they are of the finest
-    level."""
+    """The keys of the information about the places of a scope, in order; empty at the finest level."""
     if scope.level == release.finest:
         return []
     if not release.is_below_states(scope.level):
@@ -375,8 +375,8 @@ def to_scope(key: Key, states: Sequence[str]) -> Scope:
 
 
 def hash_regions(session: Session, release: TopDownRelease, tree: Tree, state: str = "") -> list[str]:
-    """The digests of what limits follow from: above the states, and of each state. Of a single one, all others are
-    empty."""
+    """The digests of the inputs of limits: above the states, and for each state. If a state is given, all other digests
+    are empty."""
     if not state:
         return [region.digest for region in read_regions(session, release, tree, Scope(release.levels[0]))]
     (own,) = read_regions(session, release, tree, Scope(release.finest, state))
@@ -384,7 +384,8 @@ def hash_regions(session: Session, release: TopDownRelease, tree: Tree, state: s
 
 
 class _Making:
-    """What is stored in one transaction, each from the information below, which is in memory if it is made here too."""
+    """The information of one transaction, made from the information below, which is kept in memory if it is made here
+    too."""
 
     def __init__(
         self,
@@ -404,8 +405,8 @@ class _Making:
         self.made, self._results = dict[Key, Account](), dict[Key, _Results]()
 
     def make(self, key: Key, below: Sequence[Account], keep: bool) -> Account:
-        """Make the information, and keep it in memory if others may need it. If stored sums were altered, answers are
-        read."""
+        """Make the information, and keep it in memory if the levels above may need it. If stored sums were altered, the
+        answers are read instead."""
         try:
             return self._make(key, below, keep, self._sums)
         except AlteredSumsError:
@@ -462,7 +463,7 @@ class _Making:
 
 
 def _divide(release: TopDownRelease, tree: Tree, keys: Iterable[Key]) -> Iterator[list[Key]]:
-    """What is stored together: a few thousand places if these are of several levels or states."""
+    """The keys stored together: a few thousand places if they are of several levels or states."""
     together, places = list[Key](), 0
     for level, number in keys:
         first, last = tree.range_within(level, level_of_states(release.levels), number)
@@ -475,7 +476,7 @@ def _divide(release: TopDownRelease, tree: Tree, keys: Iterable[Key]) -> Iterato
 
 
 def _is_as_made(session: Session, release: TopDownRelease, key: Key, account: Account, states: Sequence[str]) -> bool:
-    """Whether the stored information is what was made."""
+    """Whether the stored information matches its account."""
     table = information_table(release, *key)
     tree = read_tree(session, release)
     first, last = tree.range_within(key[0], level_of_states(release.levels), key[1])
@@ -497,7 +498,7 @@ def _list_keys(release: TopDownRelease, states: Sequence[str]) -> list[Key]:
 
 
 def _scope_below(release: TopDownRelease, key: Key, states: Sequence[str]) -> Scope:
-    """The places that information is made from."""
+    """The places from which information is made."""
     level, number = key
     below = release.levels[release.levels.index(level) + 1]
     return Scope(below, "" if number is None else states[number])
@@ -521,7 +522,7 @@ def _made_of(release: TopDownRelease, draw_id: str, key: Key, region: str, below
 
 
 def _accounts_table(release: TopDownRelease, state: str) -> Table:
-    """The table of accounts that a run stores: of one state, or of all that are not apart."""
+    """The table of accounts that a run stores: those of one state, or all that have no separate state run."""
     return release.public(release.of_state(INFORMATION, state))
 
 
@@ -556,7 +557,7 @@ def to_rows(histogram: str, first: int, information: Information) -> pa.Table:
 
 
 class _Results:
-    """The results of tasks, written to a file for each histogram as they come, in order of places."""
+    """The results of tasks, written to one file per histogram as they arrive, in order of places."""
 
     def __init__(self, folder: Path, number: int, keep: bool) -> None:
         self.paths = [folder / f"{histogram}-{number}.arrow" for histogram in SCHEMAS]
@@ -577,7 +578,7 @@ class _Results:
         self.seconds += outcome.seconds
 
     def join(self) -> dict[str, Information]:
-        """By histogram, all that was kept."""
+        """By histogram, the kept information."""
         return {histogram: Information.concatenate(own) for histogram, own in self._kept.items()}
 
     def close(self) -> None:

@@ -1,12 +1,12 @@
-"""The asset `intervals` of a release with full estimation: for every cell of the redistricting tables, its linear
-estimate and a 90% interval, which follow from the measurements without replicates.
+"""The asset `intervals` of a release with full estimation: the linear estimate and a 90% interval of every cell of the
+redistricting tables, computed from the measurements without replicates.
 
 `mechanisms.topdown.information` has the mathematics. The linear estimates of a level are computed from those of the
 level above, state by state below the states, and not kept. The tables have a row for each place, with the numbers of
-all cells in lists, which are columns once they are published. They are hashed as they are written, and sealed with what
-they were made of. Only public tables are read, so nothing is charged.
+all cells in lists, which become columns in the publication. The rows are hashed as they are written, and sealed
+together with a digest of their inputs. The asset reads only public tables, so it costs no budget.
 
-With partitions, each state has a run of its own for the rows below it (`intervals_of_states`). It begins with the
+With partitions, each state has its own run for the rows below it (`intervals_of_states`). The run begins with the
 linear estimate of the state, which the stage `linear_estimates` keeps. `intervals` makes the rows above, and a view.
 """
 
@@ -75,36 +75,36 @@ from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
 
 VERSION = 3
-"""Increase it when the same information would give other intervals, or they are stored otherwise."""
+"""Increase it when the same information would give different intervals, or their storage changes."""
 
 COLUMNS = {
     "linear_estimate": "The best linear unbiased estimate of the count from all measurements; it may be negative",
     "linear_lower": "Lower end of the 90% interval around the linear estimate",
     "linear_upper": "Upper end of the 90% interval around the linear estimate",
 }
-"""By ending, the columns of a cell."""
+"""The columns of a cell, by suffix."""
 
 DIGITS = 2
-"""The digits of a linear estimate after the point."""
+"""The decimal places of a linear estimate."""
 
 _KINDS = pa.decimal64(18, DIGITS), pa.int32(), pa.int32()
 _MADE = pa.schema([("level", pa.string()), ("geoid", pa.string()), *zip(COLUMNS, map(pa.list_, _KINDS), strict=True)])
-"""The columns of a table, whose lists have the numbers of all cells."""
+"""The columns of a table; each list holds the numbers of all cells."""
 
 _STORED = _MADE.set(2, pa.field(_MADE.names[2], pa.list_(pa.decimal128(18, DIGITS))))
-"""The same as DuckDB gives them back: decimals with as many bits as the longest have."""
+"""The same columns as DuckDB returns them: all decimals have the width of the widest."""
 
 _MOST = SQL("topdown/most", "SELECT most FROM {{ table }} WHERE histogram = $histogram AND number = $number")
 
 _ROWS_READ = 4096
 
 _ROWS_WRITTEN = 500
-"""The rows that are written together, whose numbers a processor's cache can hold."""
+"""The number of rows written together; their numbers fit into a processor's cache."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """Of one histogram and consecutive places: the linear estimates, and the upper ends of the intervals of all cells,
+    """The linear estimates of one histogram in consecutive places, and the upper ends of the intervals of all cells,
     shape (places, cells)."""
 
     information: Information
@@ -115,7 +115,7 @@ class Linear:
 
 
 def build_intervals(release: TopDownRelease) -> list[dg.AssetsDefinition]:
-    """The asset `intervals`, and with partitions the two before it."""
+    """The asset `intervals`; with partitions, preceded by two others."""
     if not release.has_intervals_by_state:
         return [_build_intervals(release, of_states=False)]
     of_states, whole = (_build_intervals(release, of_states=each) for each in (True, False))
@@ -175,7 +175,7 @@ def interval_tables(release: TopDownRelease) -> list[Table]:
 
 
 def _stored_table(release: TopDownRelease, table: Table, state: str) -> Table:
-    """The table with the rows below a state; or if there is none, with all others."""
+    """The table with the rows below a state; without a state, the table with all other rows."""
     if state:
         return release.public(release.of_state(table.name, state))
     return release.public(f"{table.name}_{ABOVE}") if release.has_intervals_by_state else table
@@ -187,19 +187,19 @@ def name_cells(cell: str) -> list[str]:
 
 
 def name_error(cell: str) -> str:
-    """The column of the standard error of a linear estimate, where there is one."""
+    """The column of the standard error of a linear estimate, if the table has one."""
     return f"{cell}_linear_standard_error"
 
 
 def make_intervals(
     warehouse: Warehouse, custody: Custody, release: TopDownRelease, state: str = ""
 ) -> tuple[str, str, Mapping[Table, int]]:
-    """Make and store the tables; of one state, or of what no state has a run of its own for. Return the id of the draw,
-    the digest of what they are made of, and the number of rows of each table.
+    """Make and store the tables of one state or, without a state, all rows that no state's own run makes. Return the id
+    of the draw, the digest of the inputs, and the number of rows of each table.
 
-    Raises PartitionError if there is no such state; StaleInputError if the information is not that of the stored
-    measurements, or what other runs make is missing or not made of it; and GridError if the end of an interval is 2^31
-    or more.
+    Raises PartitionError if there is no such state; StaleInputError if the information does not come from the stored
+    measurements, or if tables of other runs are missing or were not made from it; and GridError if the end of an
+    interval is 2^31 or more.
     """
     tables = redistricting_tables(release)
     with warehouse.private_folder() as folder:
@@ -217,7 +217,7 @@ def make_intervals(
             made_of = descent.made_of(state)
             for table, path in zip(interval_tables(release), paths, strict=True):
                 if not state:
-                    # With partitions, or after a release that had them, it is a view.
+                    # With partitions now or before, the table is a view.
                     session.drop(table)
                 store_parts(session, _stored_table(release, table, state), [path])
             sealed = {"made_of": made_of, "content": descent.content}
@@ -235,8 +235,8 @@ def _sealed(release: TopDownRelease, state: str) -> str:
 
 
 def _unite(session: Session, release: TopDownRelease) -> None:
-    """Make the views over the tables of all states. Whether these are as they were made, the gate `intervals_as_made`
-    reads. Raises StaleInputError if some are missing."""
+    """Make the views over the tables of all states. The gate `intervals_as_made` verifies that these tables are
+    unaltered. Raises StaleInputError if any is missing."""
     states = read_states(session, release)
     for table in interval_tables(release):
         united = _list_united(release, table, states)
@@ -249,12 +249,12 @@ def _unite(session: Session, release: TopDownRelease) -> None:
 
 
 def _list_united(release: TopDownRelease, table: Table, states: Sequence[str]) -> dict[str, Any]:
-    """What the view of a table is made of."""
+    """The tables and columns of the view of a table."""
     return {"tables": [_stored_table(release, table, state) for state in ("", *states)], "columns": _STORED.names}
 
 
 def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRelease) -> bool:
-    """Whether the stored tables are those that were made from the current information."""
+    """Whether the stored tables were made from the current information and are unaltered."""
     try:
         accounts = _read_accounts(session, custody, release)
     except StaleInputError:
@@ -270,7 +270,7 @@ def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRe
 
 
 def _is_as_made(session: Session, custody: Custody, release: TopDownRelease, state: str, made_of: str) -> bool:
-    """Whether the tables that one run stores are as it made them."""
+    """Whether the tables stored by one run are unaltered."""
     content = {}
     for table in redistricting_tables(release):
         stored, digest = _stored_table(release, interval_table(release, table.name), state), _Digest()
@@ -290,8 +290,8 @@ def _is_as_made(session: Session, custody: Custody, release: TopDownRelease, sta
 
 
 def make_linear(warehouse: Warehouse, custody: Custody, release: TopDownRelease) -> str:
-    """Make and store the linear estimates of the states; return the digest of what they are made of. Raises
-    StaleInputError as `make_intervals`."""
+    """Make and store the linear estimates of the states; return the digest of their inputs. Raises StaleInputError as
+    `make_intervals`."""
     with warehouse.in_turns() as turns:
         descent = _Descent(turns, custody, release, {})
         found = descent.descend()
@@ -309,13 +309,13 @@ def make_linear(warehouse: Warehouse, custody: Custody, release: TopDownRelease)
 
 
 class _Digest:
-    """The SHA-256 of the rows of a table in order, which does not depend on how many are added at a time."""
+    """The SHA-256 of the rows of a table in order, independent of the batch size."""
 
     def __init__(self) -> None:
         self._digests = [sha256() for _ in range(4 + len(COLUMNS))]
 
     def add(self, levels: pa.Array, codes: pa.Array, numbers: Sequence[NDArray[np.signedinteger]]) -> None:
-        """Some rows, with the numbers of shape (rows, cells) by column. Raises ValueError if a text is missing."""
+        """Add rows, with the numbers of each column in shape (rows, cells). Raises ValueError if a text is missing."""
         parts = list[NDArray[Any]]()
         for texts in (levels, codes):
             if texts.null_count:
@@ -330,8 +330,8 @@ class _Digest:
 
 
 class _Descent:
-    """The way down the tree, which writes the cells of places as it meets them. It keeps the hashes of the answers and
-    of the regions that it read. For a run of one state, it reads no account and no measurements of another one."""
+    """A descent of the tree that writes the cells of places in order. It keeps the hashes of the answers and regions
+    that it read. A run of one state reads no accounts or measurements of other states."""
 
     def __init__(
         self,
@@ -367,12 +367,13 @@ class _Descent:
         return {name: digest.hexdigest() for name, digest in self._rows.digests.items()} if self._rows else {}
 
     def made_of(self, state: str) -> str:
-        """A digest of what the tables of a state are made of; without one, of what all others are, and the linear
-        estimates of the states."""
+        """A digest of the inputs of a state's tables; without a state, of the inputs of all other tables and of the
+        linear estimates of the states."""
         return _made_of(self._release, self.accounts, self._states, state)
 
     def run(self, state: str = "") -> None:
-        """All levels; or those below one state, if there is one, or if each state has a run of its own, all others."""
+        """Descend all levels. With a state, only the levels below it; without one, if each state has its own run, only
+        the states and above."""
         if state:
             number = self._states.index(state)
             self._descend_below(number, self._read_linear(number))
@@ -390,7 +391,7 @@ class _Descent:
             above = self._to(Scope(level, state), above)
 
     def descend(self) -> Mapping[str, Linear]:
-        """From the root to the states, whose linear estimates are returned."""
+        """Descend from the root to the states; return the linear estimates of the states."""
         levels = self._release.levels
         above: Mapping[str, Linear] = {}
         for level in levels[: levels.index(level_of_states(levels)) + 1]:
@@ -398,7 +399,7 @@ class _Descent:
         return above
 
     def require_unaltered(self, session: Session, custody: Custody, state: str = "") -> None:
-        """Raise StaleInputError if what was read, of one state if there is one, is not what is stored."""
+        """Raise StaleInputError if the stored inputs, of one state if given, differ from those that were read."""
         release = self._release
         regions = hash_regions(session, release, read_tree(session, release), state)
         due = {hash_facts(regions), *(hash_facts([region]) for region in regions[1:] if region)}
@@ -412,7 +413,8 @@ class _Descent:
             )
 
     def _read_linear(self, number: int) -> dict[str, Linear]:
-        """The stored linear estimate of a state. Raises StaleInputError unless it is made of the same information."""
+        """The stored linear estimate of a state. Raises StaleInputError unless it was made from the same
+        information."""
         release, table, found = self._release, self._release.public(LINEAR), dict[str, Linear]()
         with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
             made_of = {"made_of": self.made_of("")}
@@ -430,8 +432,8 @@ class _Descent:
         return found
 
     def _to(self, scope: Scope, above: Mapping[str, Linear]) -> dict[str, Linear]:
-        """The linear estimates of the places of a scope, by histogram, from those of their parents; none of the finest
-        level, which has nothing below it."""
+        """The linear estimates of the places of a scope, by histogram, from those of their parents; none for the finest
+        level, which has no level below it."""
         release = self._release
         with self._warehouse.session(reads=[Zone.PUBLIC]) as session:
             contents = [self.accounts[part].contents for part in list_parts(release, scope, self._states)]
@@ -468,7 +470,7 @@ _Cells = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 
 
 class _Rows:
-    """The rows of all tables, which are written and hashed a few hundred at a time."""
+    """The rows of all tables, written and hashed a few hundred at a time."""
 
     def __init__(
         self, tables: Mapping[str, Sequence[RedistrictingTable]], writers: Mapping[str, pa.RecordBatchFileWriter]
@@ -479,7 +481,7 @@ class _Rows:
         self.digests = {name: _Digest() for name in writers}
 
     def add(self, level: str, codes: pa.ChunkedArray, cells: Mapping[str, _Cells]) -> None:
-        """The next places, with their cells by histogram."""
+        """Add the next places, with their cells by histogram."""
         self._levels.append(pa.repeat(level, len(codes)))
         self._codes += codes.chunks
         for histogram, own in cells.items():
@@ -488,7 +490,7 @@ class _Rows:
             self.write()
 
     def write(self) -> None:
-        """Write what was not written yet."""
+        """Write the waiting rows."""
         if not self._levels:
             return
         levels, codes = (pa.chunked_array(each, pa.string()).combine_chunks() for each in (self._levels, self._codes))
@@ -511,8 +513,8 @@ class _Rows:
 
 
 def _estimate(families: Families, parents: Linear | None, sums: CellSums) -> tuple[Linear | None, _Cells]:
-    """The linear estimates of all children of some families, except of the finest level; the estimates of the cells,
-    and the ends of their intervals. Without parents, the only child is the root."""
+    """The linear estimates of all children of the families (None at the finest level), the estimates of the cells, and
+    the ends of their intervals. Without parents, the only child is the root."""
     if parents and not families.information:
         return None, estimate_finest_cells(sums, parents.information, parents.most, families)
     own = families.information or inform_finest(families)
@@ -539,7 +541,7 @@ def _concatenate(parts: Sequence[Linear]) -> Linear:
 
 
 def _read_accounts(session: Session, custody: Custody, release: TopDownRelease, state: str = "") -> Accounts:
-    """How the current information was made; that of the states and above, and below one state if there is one. Raises
+    """The accounts of the current information: with a state, about the states and above and below that state. Raises
     StaleInputError if it is not of the draw."""
     draw_id, states = read_draw_id(session, release), read_states(session, release)
     accounts = read_accounts(session, custody, release, draw_id, states, state)
@@ -553,13 +555,13 @@ def _read_accounts(session: Session, custody: Custody, release: TopDownRelease, 
 
 
 def _read_answers(accounts: Accounts) -> dict[str, str]:
-    """By label, the hash of the answers of each stream as the information was made from them."""
+    """By label, the hash of the answers of each stream behind the information."""
     return {label: digest for account in accounts.values() for label, digest in json.loads(account.read).items()}
 
 
 def _made_of(release: TopDownRelease, accounts: Accounts, states: Sequence[str], state: str) -> str:
-    """A digest of the information that one run reads. Without partitions, that is all. With them, it is that of the
-    states and above, and of a state's run, that below the state; other accounts may be given."""
+    """A digest of the information that one run reads. Without partitions, this is all information. With partitions, it
+    is the information of the states and above and, for a state's run, below the state; other accounts are ignored."""
     own, number = list(accounts.values()), states.index(state) if state else None
     if release.has_intervals_by_state:
         own = [account for (_, below), account in accounts.items() if below in (None, number)]

@@ -1,9 +1,9 @@
 """The asset `invariants` of a TopDown release, and the limits of every histogram of every place that follow from it.
 
 The invariants are exact because the release declares them so. Limits are bounds and fixed totals: this module derives
-them, and `mechanisms.topdown.feasibility` propagates them over the tree and decides whether they can be satisfied. Only
-public tables are read for that, so that an infeasible declaration is refused before anything is charged. Source:
-Bailie, Gong and Meng, Section 4.
+them, and `mechanisms.topdown.feasibility` propagates them over the tree and decides whether they can be satisfied. Both
+read only public tables, so an infeasible declaration is refused before the charge. Source: Bailie, Gong and Meng,
+Section 4.
 
 In each place, the number of persons in a type of group quarters is at least the number of occupied facilities of this
 type, and at most 99,999 times that number. The number of persons in households is at most 99,999 times the number of
@@ -67,14 +67,14 @@ _COUNTS_STORED = SQL(
 
 @dataclass(frozen=True)
 class Region:
-    """A part of the spine with its invariants: what limits follow from.
+    """A part of the spine with its invariants, which determine limits.
 
     Attributes:
-        levels: from that of the states to the finest, or from the root to that of the states.
+        levels: from State to the finest, or from the root to State.
         parents: for every level but the first, the parent of each place, numbered within the part.
         invariants: by name, the counts, shape (places, categories).
         unbounded: by histogram, the upper bound of a group's count where no invariant bounds it.
-        state: the code of the state whose places they are; empty for the levels above.
+        state: the code of the state of the places; empty for the levels above.
     """
 
     levels: tuple[str, ...]
@@ -93,7 +93,7 @@ class Region:
 
 
 def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
-    """The recipe of the invariants, from the exact histograms, and of facilities from the CEF."""
+    """The recipe of the invariants, from the exact histograms and, for facilities, from the CEF."""
     rows = [
         {"invariant": name, "depth": release.levels.index(level), "categories": list_categories(name).tolist()}
         for name, level in release.design.invariants.items()
@@ -135,8 +135,8 @@ def build_invariants(method: ExactCounts[TopDownRelease, Any]) -> dg.AssetsDefin
 def derive_all_limits(session: Session, release: TopDownRelease) -> dict[str, tuple[Limits, ...]]:
     """The limits of all places, by histogram, the root's level first.
 
-    Raises SpineError if the stored spine is not that of the release, and InfeasibleError if no histograms satisfy all
-    limits; the message has histogram, level, rule and count, and below the level of the states, the state.
+    Raises SpineError if the stored spine does not fit the release, and InfeasibleError if no histograms satisfy all
+    limits; the message names histogram, level, rule and count, and below State, the state.
     """
     tree = read_tree(session, release)
     states = [derive_limits(release, region) for region in read_state_regions(session, release, tree)]
@@ -151,7 +151,7 @@ def derive_all_limits(session: Session, release: TopDownRelease) -> dict[str, tu
 
 
 def require_feasible(session: Session, release: TopDownRelease) -> None:
-    """Refuse invariants that no histograms satisfy, with the limits of one state at a time in memory."""
+    """Refuse invariants that no histograms satisfy. Only the limits of one state are in memory at a time."""
     tree = read_tree(session, release)
     states = [take_highest(derive_limits(release, region)) for region in read_state_regions(session, release, tree)]
     derive_limits(release, read_upper_region(session, release, tree), states)
@@ -163,7 +163,8 @@ def read_state_regions(session: Session, release: TopDownRelease, tree: Tree) ->
 
 
 def read_state_region(session: Session, release: TopDownRelease, tree: Tree, number: int) -> Region:
-    """The places of one state, from its level to the finest. Raises InfeasibleError if counts of invariants lack."""
+    """The places of one state, from its level to the finest. Raises InfeasibleError if counts of invariants are
+    missing."""
     depth = release.levels.index(level_of_states(release.levels))
     levels = release.levels[depth:]
     ranges = tree.ranges_below(levels[0], number)
@@ -180,7 +181,7 @@ def read_state_region(session: Session, release: TopDownRelease, tree: Tree, num
 
 
 def read_upper_region(session: Session, release: TopDownRelease, tree: Tree) -> Region:
-    """The places from the root to the level of the states, with the invariants above the states.
+    """The places from the root to State, with the invariants above the states.
 
     Raises InfeasibleError unless an invariant has one count for each place and category.
     """
@@ -203,7 +204,8 @@ def derive_limits(
     households: NDArray[np.int64] | None = None,
 ) -> LevelLimits:
     """The limits of the places of a region, its highest level first; above the states, from the limits of each state.
-    Only those of units, if persons in households of the region's places of the finest level are given, shape (places,).
+    If `households` gives the persons in households of the region's finest places, shape (places,), only the limits of
+    units.
 
     Raises InfeasibleError if no histograms satisfy them; the message names the state.
     """
@@ -211,7 +213,7 @@ def derive_limits(
     names = [UNITS.name] if households is not None else SCHEMAS
     for name in states[0] if states else names:
         totals = _totals(release, region, name)
-        # Without parents, the finest level is that of the states.
+        # Without parents, the finest level is State.
         places = len(region.parents[-1]) if region.parents else 1
         bounds = bound_groups(name, places, region.invariants, region.unbounded[name])
         try:

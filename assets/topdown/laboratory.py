@@ -1,15 +1,14 @@
 """TopDown's redistricting data in the laboratory: noisy measurements of a tract, its block groups and blocks, or of a
-county with these, and the microdata that are estimated from them.
+county with its tracts and below, and the microdata estimated from them.
 
-A tract or county is taken by itself: levels above it, and their part of ρ, are left out, and its own measurements are
-the widest.
-The histogram has what T1 tells apart: voting age, ethnicity and race. Queries of group quarters are left out, and the
-others have the shares of the 2020 Census among themselves.
+A tract or county stands alone: the levels above it and their share of ρ are left out, and it is the root. The histogram
+has the attributes of T1: voting age, ethnicity and race. Queries of group quarters are left out, and the others keep
+their relative shares of the 2020 Census.
 
-Tables of units are estimated beside it: persons by type of group quarters from the query `hhgq`, with its share in
-addition, among as many persons as the microdata have; and occupied and vacant units with the budget of units, times as
-much as that of persons. As in production, each block's number of housing units and its types of group quarters are
-invariant.
+Tables of units are estimated separately: persons by type of group quarters from the query `hhgq`, with its share in
+addition and the number of persons in the microdata as the total; and occupied and vacant units with the budget of
+units, scaled like the budget of persons. As in production, each block's number of housing units and its types of group
+quarters are invariant.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +32,7 @@ from mechanisms.topdown.design import MECHANISM
 from mechanisms.topdown.schema import HOUSEHOLDS, TOTAL, UNITS_BY_OCCUPANCY, Attribute, Schema
 
 SCHEMA = Schema("persons", (Attribute("votingage", 2), Attribute("hispanic", 2), Attribute("cenrace", RACES)))
-"""Its cells are the types of T1, in their order."""
+"""The cells are the types of T1, in the same order."""
 
 QUARTERS = Schema("quarters", (Attribute("hhgq", 8),), bounded="hhgq", rounding=(TOTAL, "hhgq"))
 """Persons in households, and in each type of group quarters."""
@@ -41,13 +40,13 @@ QUARTERS = Schema("quarters", (Attribute("hhgq", 8),), bounded="hhgq", rounding=
 _PAIRS = 500
 
 _REPLICATES = 10
-"""The replicates that intervals are made of."""
+"""The number of replicates behind the intervals."""
 
 
 @dataclass(frozen=True)
 class TopDown(Point):
-    """Microdata, also with the noisy measurements that they were made of, which the attacker then uses too. If
-    populations are invariant, all places have as many persons as in the records."""
+    """Microdata, optionally with the noisy measurements behind them, which the attacker then also uses. If populations
+    are invariant, every place has exactly as many persons as the records."""
 
     rho: Fraction
     measurements: bool
@@ -77,14 +76,14 @@ class TopDown(Point):
         return replace(published, measured=tuple(self.describe(tract, measured))) if self.measurements else published
 
     def estimate_units(self, tract: Tract, persons: Counts, key: bytes) -> Counts | None:
-        """The tables of units, shape (blocks, cells), with so many persons in each block; None if there are none."""
+        """The tables of units, shape (blocks, cells), given the persons in each block; None if the tract has none."""
         exact = tract.count_units()
         if exact is None:
             return None
         in_quarters, units = np.split(exact, [QUARTERS.size - 1], axis=1)
         types = np.zeros((tract.blocks, QUARTERS.size), dtype=np.bool_)
         types[tract.block, tract.quarters] = True
-        # Persons of a block of nothing but group quarters live in these.
+        # In a block with only group quarters, all persons live in them.
         types[:, HOUSEHOLDS] = units.any(axis=1) | ~types.any(axis=1)
         in_households = tract.count().sum(axis=(1, 2)) - in_quarters.sum(axis=1)
         by_type, occupancy = np.column_stack([in_households, in_quarters]), units.sum(axis=1)
@@ -108,7 +107,7 @@ class TopDown(Point):
         return make_intervals(self.draw, tract, published, key)
 
     def find_variances(self, levels: Iterable[str]) -> dict[tuple[str, str], Fraction]:
-        """σ² of each level and query: 1/ρ of it."""
+        """σ² of each level and query: 1 divided by its ρ."""
         shares = {}
         for level in levels:
             queries = {query: share for query, share in PERSON_ALLOCATION.queries[level].items() if "hh" not in query}
@@ -147,7 +146,7 @@ class TopDown(Point):
         return above.reshape(-1, *tract.tier.shape)
 
     def describe(self, tract: Tract, measured: dict[tuple[str, str], Counts]) -> list[Measured]:
-        """The measurements as they are published, of blocks and of the block groups around them."""
+        """The published measurements of blocks and of the block groups around them."""
         variances = self.find_variances(("Block_Group", "Block"))
         queries = [query for level, query in variances if level == "Block"]
         return describe_queries(tract, SCHEMA, queries, measured, variances)
@@ -162,8 +161,8 @@ class TopDown(Point):
 def make_intervals(
     draw: Callable[[Tract, bytes], Draw], tract: Tract, published: Publication, key: bytes
 ) -> tuple[Counts, Counts]:
-    """The ends of the 90% intervals of all tables' cells, shape (blocks, cells), as releases publish them: from
-    replicates, in which the published microdata are the records."""
+    """The ends of the 90% intervals of all tables' cells, shape (blocks, cells), as in a release: from replicates that
+    take the published microdata as the records."""
     from mechanisms.topdown.replicates import add_deviations, compute_intervals
 
     tabulate, records = tract.tier.tabulate, tract.with_records(published.counts)
@@ -182,12 +181,12 @@ def estimate_down(
     totals: Counts,
     variances: Sequence[Fraction],
 ) -> Counts:
-    """The counts of blocks by a single attribute, shape (blocks, cells), estimated from noisy ones of all levels, which
-    have these σ².
+    """The counts of blocks by a single attribute, shape (blocks, cells), estimated from noisy counts of all levels with
+    these σ².
 
     Args:
-        exact, most: the true counts of blocks, and the greatest that are possible; same shape.
-        totals: those that are held in each block, shape (blocks,).
+        exact, most: the true and the maximum possible counts of blocks, same shape.
+        totals: the fixed total of each block, shape (blocks,).
     """
     from mechanisms.topdown.estimation import Measurement, estimate
     from mechanisms.topdown.feasibility import propagate
@@ -243,8 +242,8 @@ def measure_levels(
 
 @lru_cache(maxsize=4)
 def _draw_noise(mechanism: str, key: bytes, queries: tuple[tuple[str, Fraction, int], ...]) -> list[Counts]:
-    """The noise of the answers of each query, from its name, σ² and number of answers. It is kept for the worlds
-    without one person, which have the same: of the persons' two releases, group quarters and units."""
+    """The noise of the answers of each query, from its name, σ² and number of answers. It is cached for the worlds
+    without one person, which have the same noise: in both releases of persons, for group quarters and for units."""
     noise = Noise(mechanism, {query: DiscreteGaussian(variance) for query, variance, _ in queries}, key)
     return [noise.of_next(query, answers) for query, _, answers in queries]
 
@@ -256,8 +255,8 @@ def compare_worlds(
     measured: Mapping[tuple[str, str], Counts],
     variances: Mapping[tuple[str, str], Fraction],
 ) -> NDArray[np.float64]:
-    """ln of likelihood ratios of worlds in which the first person of a pair has the category of the other, from what
-    `measure_levels` gives."""
+    """ln of likelihood ratios of worlds in which the first person of a pair has the category of the second, from the
+    answers of `measure_levels`."""
     first, ratios = pairs[0], np.zeros(pairs.shape[1])
     types = tract.frame[first] * tract.tier.shape[1] + tract.category[pairs]
     counts, places = count_levels(tract, schema), list_places(tract)
@@ -266,7 +265,7 @@ def compare_worlds(
         errors = measured[level, query] - marginal.answer(counts[level])
         left, entered = marginal.find(types)
         place = places[level][tract.place[first]]
-        # From noise e to e + 1 in the cell that is left, and to e − 1 in the one that is entered.
+        # The noise e becomes e + 1 in the cell that the person leaves, and e − 1 in the cell that the person enters.
         steps = (2 * errors[place, left] + 1) + (1 - 2 * errors[place, entered])
         ratios += np.where(left != entered, steps, 0) / (2 * float(variance))
     return ratios
@@ -279,7 +278,7 @@ def describe_queries(
     measured: Mapping[tuple[str, str], Counts],
     variances: Mapping[tuple[str, str], Fraction],
 ) -> list[Measured]:
-    """The measurements of some queries, of blocks and of the block groups around them."""
+    """The measurements of some queries in blocks and in the block groups around them."""
     return [
         Measured(
             schema.marginal(query).cells.reshape(tract.tier.shape),
@@ -300,7 +299,7 @@ def list_places(tract: Tract) -> dict[str, NDArray[np.int64]]:
 
 
 def list_parents(tract: Tract) -> dict[str, NDArray[np.int64]]:
-    """By level, the widest first, the place of the level above that each place is in; 0 of the widest."""
+    """By level, the widest first, the parent of each place in the level above; 0 at the widest level."""
     above, parents = np.zeros(tract.blocks, dtype=np.int64), {}
     for level, places in list_places(tract).items():
         parents[level] = above[np.unique(places, return_index=True)[1]]

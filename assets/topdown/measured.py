@@ -1,11 +1,12 @@
-"""The asset `noisy_measurements_of_states` of a TopDown release with partitions: what is drawn below each state.
+"""The asset `noisy_measurements_of_states` of a TopDown release with partitions: the draw below each state.
 
-Each state has a run of its own, which draws the streams of the state and stores their answers in a table. The one
-charge of all draws is before that, and what is drawn is what one run would draw. The stage `charge` notes, under a
-seal, of which draw the places and the exact counts of each state are, so that a state's run reads and compares those of
-its state alone. A sealed account says of which draw the table is, with the hash of each stream's answers. The stage
-`noisy_measurements` takes these hashes, draws what is left, and settles the version of all; it refuses to run if a
-state is missing or stale. So an altered table is found by the gate `settled`, and made again by the state's next run.
+Each state has its own run, which draws the streams of the state and stores their answers in a table. A single charge
+precedes all draws, and together the runs draw the same answers as one run would. The stage `charge` records under a
+seal the draw and digests of the places and exact counts of each state, so that a state's run reads and compares only
+its own state. A sealed account names the draw of a table, with the hash of each stream's answers. The stage
+`noisy_measurements` takes these hashes, draws the rest, and settles the version of all measurements; it refuses to run
+if a state is missing or stale. The gate `settled` therefore finds an altered table, and the state's next run makes it
+again.
 """
 
 import hmac
@@ -42,10 +43,10 @@ from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 
 CHARGED = "charged_states"
-"""The table of what the draw that was charged is made of, for each state."""
+"""The table of the inputs of the charged draw, for each state."""
 
 REPEATED = "replay"
-"""The name of the kept verdict that repeating the draw of a state gives its stored answers."""
+"""The name of the verdict that repeating the draw of a state gives its stored answers."""
 
 _PLACES_AT_A_TIME = 2**17
 
@@ -54,10 +55,10 @@ TopDown = ExactCounts[TopDownRelease, Drawing]
 
 @dataclass(frozen=True)
 class Charged:
-    """What a state's part of a draw is made of.
+    """The inputs of a state's part of a draw.
 
     Attributes:
-        declared: a digest of what of the draw follows from the declaration.
+        declared: a digest of the parts of the draw that follow from the declaration.
         content: the keyed digest of the places and the exact counts of the state.
     """
 
@@ -69,8 +70,8 @@ class Charged:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the stored measurements below a state are: their draw, and as JSON by label, the SHA-256 of the answers of
-    each stream."""
+    """The account of the stored measurements below a state: their draw, and the SHA-256 of the answers of each stream,
+    as JSON by label."""
 
     draw_id: str
     answers: str
@@ -106,10 +107,9 @@ def build_measured(method: TopDown) -> dg.AssetsDefinition:
 
 
 def keep_charged(method: TopDown, warehouse: Warehouse, custody: Custody) -> list[str]:
-    """Note what the current draw is made of, for each state; return the states' codes.
+    """Record the inputs of the current draw for each state; return the states' codes.
 
-    Raises StaleInputError if the exact counts are not those of the draw, and SpineError if the places are not those of
-    the CEF.
+    Raises StaleInputError if the exact counts do not match the draw, and SpineError if the places do not match the CEF.
     """
     release = method.release
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
@@ -131,13 +131,13 @@ def keep_charged(method: TopDown, warehouse: Warehouse, custody: Custody) -> lis
 
 
 def measure_state(method: TopDown, warehouse: Warehouse, custody: Custody, ledger: Ledger, state: str) -> Measured:
-    """Draw what is measured below a state, and store it, unless that is done.
+    """Draw and store the measurements below a state, unless they are already stored.
 
     Raises:
         PartitionError: if there is no such state.
         UnchargedDrawError, CustodyError: as `assets.charge.drawing.open_charged_key`.
         StaleInputError: if the places or exact counts of the state, or the declaration, have changed since the charge,
-            or it is made anew meanwhile.
+            or if the charge is made anew meanwhile.
         WarehouseError: if the parts cannot be written.
     """
     release = method.release
@@ -169,8 +169,8 @@ def measure_state(method: TopDown, warehouse: Warehouse, custody: Custody, ledge
 
 
 def keep_repeated(method: TopDown, warehouse: Warehouse, custody: Custody, ledger: Ledger, state: str) -> None:
-    """Repeat the draw of a state. If that gives the stored answers, keep this verdict for the gate `replay`, which then
-    repeats the others alone.
+    """Repeat the draw of a state. If it gives the stored answers, keep this verdict for the gate `replay`, which then
+    repeats only the other states.
 
     Raises UnchargedDrawError, CustodyError and StaleInputError as `measure_state`.
     """
@@ -194,8 +194,8 @@ def find_repeated(
     draw_id: str,
     holds: Callable[[str, str], bool],
 ) -> dict[str, str]:
-    """By label, the SHA-256 of the answers of those streams of a draw for which `holds` knows, from a state's code and
-    account of its answers, that repeating the draw gives them."""
+    """By label, the SHA-256 of the answers of each stream whose repetition is verified. `holds` takes a state's code
+    and the account of its answers."""
     repeated = dict[str, str]()
     for state in read_states(session, release):
         made = _read_measured(session, custody, release, state)
@@ -205,9 +205,9 @@ def find_repeated(
 
 
 def take_states(session: Session, custody: Custody, release: TopDownRelease, draw_id: str) -> Mapping[str, str]:
-    """By label, the SHA-256 of the answers of each stream that a state's run has drawn.
+    """By label, the SHA-256 of the answers of each stream drawn by a state's run.
 
-    Raises StaleInputError if those of a state are missing, or not of this draw.
+    Raises StaleInputError if the answers of a state are missing, or not of this draw.
     """
     taken, missing = dict[str, str](), list[str]()
     for state in read_states(session, release):
@@ -225,8 +225,7 @@ def take_states(session: Session, custody: Custody, release: TopDownRelease, dra
 
 
 def _require_charged(session: Session, custody: Custody, method: TopDown, state: str) -> Charged:
-    """What a state's part of the draw is made of. Raises StaleInputError if something of it has changed since the
-    charge."""
+    """The inputs of a state's part of the draw. Raises StaleInputError if any has changed since the charge."""
     charged = _read_charged(session, custody, method.release, state)
     if (
         charged is None
@@ -245,7 +244,7 @@ def _hash_declared(method: TopDown) -> str:
 
 
 def _hash_state(session: Session, custody: Custody, release: TopDownRelease, state: str) -> str:
-    """The keyed digest of the places of a state and of their exact counts: all that the noise is added to."""
+    """The keyed digest of the places of a state and their exact counts, to which the noise is added."""
     (depth, ranges), tree = find_ranges(session, release, state), read_tree(session, release)
     digest = hmac.new(release.version_key(custody), json.dumps([state, ranges]).encode(), sha256)
     for parents, (first, last) in zip(tree.parents[depth:], ranges[1:], strict=True):
@@ -262,9 +261,9 @@ def _hash_state(session: Session, custody: Custody, release: TopDownRelease, sta
 
 
 def _read_charged(session: Session, custody: Custody, release: TopDownRelease, state: str) -> Charged | None:
-    """What a state's part of the draw is made of, as it was noted; None if it was not, or was altered."""
+    """The recorded inputs of a state's part of the draw; None if they were not recorded, or were altered."""
     table = release.public(CHARGED)
-    # In a lake, others could have these counts drawn with the noise of an earlier draw.
+    # In a lake, another writer could otherwise make these counts be drawn with the noise of an earlier draw.
     session.hold([table])
     if not is_sealed(session, custody, release.schema, CHARGED, [table]):
         return None
@@ -273,7 +272,7 @@ def _read_charged(session: Session, custody: Custody, release: TopDownRelease, s
 
 
 def _read_measured(session: Session, custody: Custody, release: TopDownRelease, state: str) -> Measured | None:
-    """What the measurements of a state are, which may have been altered since; None if there are none."""
+    """The account of the measurements of a state, which may have been altered since; None if there are none."""
     table = measurements_table(release, state)
     return read_account(session, custody, table, Measured) if session.columns(table) else None
 

@@ -1,15 +1,15 @@
-"""The measurements of TopDown: the streams that they are drawn from, how they are stored, and how they are read.
+"""The measurements of TopDown: their random streams, their storage and their reading.
 
-A *stream* has the answers to one query of a histogram at a level, and below the level of the states, those of each
-state. A state's noise does not depend on which other states a release has, nor on the order in which streams are drawn,
-nor on how many are drawn at a time. The version of measurements is a hash over the hashes of all streams.
+A *stream* has the answers to one query of a histogram at a level; below State, each state has its own streams. The
+noise of a state is independent of the other states in a release, of the order of the draw, and of the number of streams
+drawn at a time. The version of measurements is a hash over the hashes of all streams.
 
 The table `noisy_measurements` has a row for every place and query. The answers for all cells are packed in bytes
-(`resources.packed`), which take a fraction of the time of lists; earlier versions stored lists, which are still read. A
+(`resources.packed`), which take a fraction of the time of lists; lists stored by earlier versions can still be read. A
 *part* is all streams of a histogram, level and state. Its rows lie next to each other: by batch of places, then by
-query, then by place. It is read in such batches too, in whatever order the rows are, with a check that every place has
-its answers once. With partitions, each state has a table of its own, and `noisy_measurements` is a view. `drawing`
-makes the draw, and `measured` that of one state.
+query, then by place. It is also read in such batches, which accept any order of rows and check that every place has its
+answers exactly once. With partitions, each state has its own table, and `noisy_measurements` is a view. `drawing` makes
+the draw, and `measured` the draw of one state.
 """
 
 import json
@@ -40,10 +40,10 @@ from resources.statements import Table
 from resources.warehouse import Session
 
 BATCH = 1024
-"""The places whose measurements are made, written or read at a time: about ten megabytes."""
+"""The number of places whose measurements are drawn, written or read at a time: about 10 MB."""
 
 _READ_TOGETHER = 4
-"""The batches that one statement reads of a part that is read as a whole, since it looks through many others."""
+"""The number of batches per statement when a whole part is read, because each statement scans many other batches."""
 
 COLUMNS = {
     "histogram": "Histogram: persons or units",
@@ -64,7 +64,7 @@ _LARGEST = np.iinfo(np.int32).max
 class Stream:
     """The answers to one query in the places from `first` up to `last` of a level, whose noise is one random stream.
 
-    The state is the code of the one that they lie in; None at the level of the states and above.
+    `state` is the code of the state that contains the places; None at State and above.
     """
 
     measured: Measured
@@ -74,7 +74,7 @@ class Stream:
 
     @property
     def label(self) -> str:
-        """The name of the stream: a JSON array, so that no two streams have the same, whatever their codes contain."""
+        """The name of the stream: a JSON array, so that names are distinct for any codes."""
         return json.dumps([self.measured.histogram, self.measured.level, self.measured.query, self.state])
 
     @property
@@ -82,14 +82,14 @@ class Stream:
         return (self.last - self.first) * self.measured.marginal.size
 
     def random(self, key: bytes) -> RandomStream:
-        """The random stream of the noise, from its beginning; the key of the draw has 32 bytes and is secret."""
+        """The random stream of the noise, from its beginning. The key of the draw has 32 bytes and is secret."""
         return RandomStream(key, f"{MECHANISM} {self.label}")
 
 
 @dataclass(frozen=True)
 class Part:
-    """All streams of a histogram and level, and of a state, in the places from `first` up to `last`, by query in the
-    order of the draw."""
+    """All streams of a histogram, level and state, in the places from `first` up to `last`, by query in the order of
+    the draw."""
 
     level: tuple[str, str]
     first: int
@@ -115,8 +115,8 @@ class Part:
 
 
 def read_streams(session: Session, release: TopDownRelease) -> tuple[Stream, ...]:
-    """All streams of a release in the order of the draw, from the stored spine. Raises SpineError if that is no tree
-    with the levels of the release, or two states have one code."""
+    """All streams of a release in the order of the draw, from the stored spine. Raises SpineError if the spine is not a
+    tree with the levels of the release, or if two states share a code."""
     return session.compute_once(("streams", release.schema), lambda: _read_streams(session, release))
 
 
@@ -133,8 +133,8 @@ def list_streams(
 ) -> tuple[Stream, ...]:
     """All streams in the order of the draw: by histogram, level, state and query.
 
-    The starts of each level below that of the states are those of `Tree.starts_within`, shape (states + 1,). Of each
-    other level, they are 0 and the number of places.
+    The starts of each level below State come from `Tree.starts_within`, shape (states + 1,). For each other level, they
+    are 0 and the number of places.
     """
     below = design.levels.index(level_of_states(design.levels)) + 1
     streams: list[Stream] = []
@@ -155,7 +155,8 @@ def group_parts(streams: Iterable[Stream]) -> list[Part]:
 
 
 def order_parts(streams: Iterable[Stream]) -> list[Part]:
-    """The parts in an order in which threads finish at about the same time: histogram and level by size, then parts."""
+    """The parts in an order that lets threads finish at about the same time: histogram and level by size, then
+    parts."""
     parts, sizes = group_parts(streams), Counter[tuple[str, str]]()
     for part in parts:
         sizes[part.level] += part.answers
@@ -163,12 +164,12 @@ def order_parts(streams: Iterable[Stream]) -> list[Part]:
 
 
 def encode_answers(answers: NDArray[Any]) -> memoryview:
-    """The bytes of answers that are hashed: 32-bit integers by place and cell."""
+    """The bytes of answers for hashing: 32-bit integers by place and cell."""
     return np.ascontiguousarray(answers, dtype="<i4").data
 
 
 class Digests:
-    """The SHA-256 of the answers of some streams, as they come."""
+    """The SHA-256 of the answers of some streams, updated as they arrive."""
 
     def __init__(self, streams: Iterable[Stream]) -> None:
         self._digests = {stream.label: sha256() for stream in streams}
@@ -193,7 +194,7 @@ def hash_parts(streams: Iterable[Stream], parts: Iterable[Mapping[str, str]]) ->
 
 
 def to_stored(answers: NDArray[np.int64], stream: Stream) -> NDArray[np.int32]:
-    """Noisy answers as they are stored. Raises GridError if the absolute value of one is 2^31 or more."""
+    """Noisy answers in the stored type. Raises GridError if the absolute value of an answer is 2^31 or more."""
     if answers.size and (answers.max() > _LARGEST or answers.min() < -_LARGEST):
         raise GridError(f"{stream.measured.label}: answers beyond 2^31")
     return answers.astype(np.int32)
@@ -216,17 +217,18 @@ def to_rows(stream: Stream, first: int, answers: NDArray[np.int32], codes: pa.Ar
 
 
 def measurements_table(release: TopDownRelease, state: str = "") -> Table:
-    """The table of all measurements; with partitions a view over those of the states and above, and of each state."""
+    """The table of all measurements; with partitions, a view over the table of the states and above and the table of
+    each state. With a state, the table of that state."""
     return release.public(release.of_state(MEASUREMENTS, state))
 
 
 def store_measurements(session: Session, release: TopDownRelease, parts: Sequence[Path], state: str = "") -> None:
-    """Store the measurements that are in files: of one state, or all others, which with partitions are those of the
-    states and above. The measurements of other partitions that an earlier version stored as lists are then packed too,
-    since a view has one type."""
+    """Store the measurements in the files: those of one state, or all others, which with partitions are those of the
+    states and above. Measurements of other partitions that an earlier version stored as lists are then packed too,
+    because a view needs one type."""
     is_above = release.partitioned and not state
     table = release.public(f"{MEASUREMENTS}_{ABOVE}") if is_above else measurements_table(release, state)
-    # With partitions before, it is a view.
+    # If the release had partitions before, the table is a view.
     session.drop(table)
     store_parts(session, table, parts)
     if not release.partitioned:
@@ -251,8 +253,7 @@ def read_answers(
     state: str = "",
 ) -> dict[Measured, NDArray[np.int32]]:
     """The stored answers in the places from `first` up to `last`, by query of one histogram and level, shape (places,
-    marginal cells). If it is strict, answers to other queries are an error. With a state, they are read from its own
-    table.
+    marginal cells). If `strict`, answers to other queries are an error. With a state, its own table is read.
 
     Raises GridError unless each of these places is stored exactly once for each query, with an answer for every cell.
     """
@@ -260,12 +261,12 @@ def read_answers(
     values = {"histogram": histogram, "level": level, "first": first, "last": last}
     values |= {} if strict else {"queries": [query.query for query in measured]}
     table = measurements_table(release, state) if state else _find_table(session, release, level, first, last)
-    # In a statement, other types could become these.
+    # A statement could convert other types to these.
     if session.columns(table).get("answers") not in (PACKED, LISTS):
         raise GridError(f"{table}: answers: they are neither packed nor lists of 32-bit integers")
     rows = session.arrow("topdown/measured", values, measurements=table, chosen=not strict)
     where = f"{histogram} {level}"
-    # Forged statistics of the table could make DuckDB leave out this part's rows, and let others through.
+    # Forged statistics of the table could make DuckDB leave out rows of this part and pass others.
     if any(
         not pc.all(pc.equal(rows[name], values[name]).fill_null(False), min_count=0).as_py()
         for name in ("histogram", "level")
@@ -297,8 +298,8 @@ def read_answers(
 
 
 def _find_table(session: Session, release: TopDownRelease, level: str, first: int, last: int) -> Table:
-    """The table from which the measurements in some places are read: with partitions, that of their state. A view over
-    those of all states would take time for each of them, however few rows are read."""
+    """The table with the measurements in some places: with partitions, the table of their state. The view over all
+    states would take time for each state, however few rows are read."""
     for begin, end, table in list_partitions(session, release).get(level, ()):
         if begin <= first and last <= end:
             return table
@@ -306,9 +307,9 @@ def _find_table(session: Session, release: TopDownRelease, level: str, first: in
 
 
 def list_partitions(session: Session, release: TopDownRelease) -> Mapping[str, Sequence[tuple[int, int, Table]]]:
-    """By level, the places whose measurements each table of a partition has. Nothing if a session writes, in which this
-    is not computed only once; if the view over all tables is not the one that was stored; or if a table has other rows,
-    such as measurements in places of another state."""
+    """By level, the range of places in the table of each partition. Empty if the session writes and so could not cache
+    this; if the view over all tables is not the stored one; or if a table has other rows, such as measurements in
+    places of another state."""
     if not (release.partitioned and session.only_reads):
         return {}
     return session.compute_once(("partitions", release.schema), lambda: _read_partitions(session, release))
@@ -336,7 +337,7 @@ def _read_partitions(session: Session, release: TopDownRelease) -> Mapping[str, 
 
 
 def _list_united(session: Session, release: TopDownRelease) -> dict[str, Any]:
-    """What the view over the measurements of all partitions is made of."""
+    """The tables and columns of the view over the measurements of all partitions."""
     of_states = [measurements_table(release, state) for state in read_states(session, release)]
     return {"tables": [release.public(f"{MEASUREMENTS}_{ABOVE}"), *of_states], "columns": list(COLUMNS)}
 
@@ -344,8 +345,8 @@ def _list_united(session: Session, release: TopDownRelease) -> dict[str, Any]:
 def read_part(
     session: Session, release: TopDownRelease, part: Part, stopped: Stopped, state: str = ""
 ) -> Iterator[tuple[int, int, dict[Stream, NDArray[np.int32]]]]:
-    """The stored answers of a part in batches of places: the first, that after the last, and the answers by stream.
-    With a state, they are read from its own table.
+    """The stored answers of a part in batches of places: the first place, the place after the last, and the answers by
+    stream. With a state, its own table is read.
 
     Raises GridError as `read_answers`, and if there are answers to other queries.
     """
@@ -363,8 +364,8 @@ def compute_stored_version(session: Session, release: TopDownRelease) -> str:
 
 
 def are_as_read(session: Session, release: TopDownRelease, read: str, state: str = "") -> bool:
-    """Whether the stored answers of some streams are still those that were read, whose SHA-256 by label are given as
-    JSON; with a state, in its own table. Raises GridError if some are missing."""
+    """Whether the stored answers of some streams, with a state in its own table, still match `read`: their SHA-256 by
+    label, as JSON. Raises GridError if answers are missing."""
     digests = json.loads(read)
     streams = [stream for stream in read_streams(session, release) if stream.label in digests]
     return _hash_stored(session, release, streams, state) == digests
@@ -373,7 +374,7 @@ def are_as_read(session: Session, release: TopDownRelease, read: str, state: str
 def _hash_stored(
     session: Session, release: TopDownRelease, streams: Sequence[Stream], state: str = ""
 ) -> dict[str, str]:
-    """By label, the SHA-256 of the stored answers of streams, which are all those of their parts."""
+    """By label, the SHA-256 of the stored answers of streams. The streams must make up whole parts."""
 
     def digest_part(part: Part, stopped: Stopped) -> dict[str, str]:
         digests = Digests(part.streams)
@@ -383,16 +384,17 @@ def _hash_stored(
         return digests.by_label()
 
     if not state:
-        # Once, before threads ask for it side by side.
+        # Computed once, before the threads ask for it concurrently.
         list_partitions(session, release)
     with closing(in_threads(digest_part, order_parts(streams), release.processes)) as parts:
         return {label: digest for part in parts for label, digest in part.items()}
 
 
 def find_unmeasured(session: Session, release: TopDownRelease) -> list[str]:
-    """The problems if not every place is stored once for each query of its level, with all answers and its own code.
+    """The problems unless every place is stored exactly once for each query of its level, with all answers and its own
+    code.
 
-    Everything is counted by SQL, apart from how measurements are read.
+    SQL counts the rows, independently of the code that reads measurements.
     """
     table, places = release.public(MEASUREMENTS), count_places(session, release)
     rows = (

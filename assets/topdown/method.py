@@ -1,4 +1,4 @@
-"""TopDown as a method: how it fills in the hooks of charge, draw, gates and publication."""
+"""TopDown as a method: its hooks for charge, draw, gates and publication."""
 
 import hmac
 from collections.abc import Mapping, Sequence
@@ -194,7 +194,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
         if self.release.partitioned and not session.tables(Zone.PUBLIC, self.release.schema).get(MEASUREMENTS):
-            # It was stored before partitions were declared.
+            # The measurements were stored before partitions were declared.
             return None
         try:
             return compute_stored_version(session, self.release)
@@ -205,13 +205,13 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return {**super().charged_tables(), INVARIANTS: self._places}
 
     def inputs(self, session: Session, custody: Custody) -> Inputs:
-        # The content that the seal of these tables covers too, so that a session computes it once.
+        # The seal of these tables covers the same content, so a session computes it once.
         content = compute_content(session, custody, self.release.schema, INVARIANTS, self._places)
         places = hmac.new(self.release.version_key(custody), content.encode(), sha256).hexdigest()
         return Inputs({**super().inputs(session, custody).versions, PLACES: places})
 
     def find_unmade(self, session: Session) -> Sequence[str]:
-        """With partitions, also states of which a table is missing."""
+        """With partitions, also lists states with a missing table."""
         release, own = self.release, list[str]()
         if release.partitioned:
             stored, states = session.tables(Zone.PUBLIC, release.schema), read_states(session, release)
@@ -230,7 +230,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     def numbers(self, size: Size) -> int:
         finest = self.release.spine[self.release.finest]
         places = {
-            # How many prefixes there are does not follow from the columns: at most as many as places that have them.
+            # The number of prefixes does not follow from the columns; it is at most the number of finest places.
             level: size.places_of(finest.columns if code.prefix else code.columns)
             for level, code in self.release.spine.items()
         }

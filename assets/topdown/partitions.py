@@ -1,4 +1,5 @@
-"""The partitions of a TopDown release or a DHC with `partitions: state`: one for each state, whose key is its code."""
+"""The partitions of a TopDown or DHC release with `partitions: state`: one per state, with the state's code as its
+key."""
 
 from assets.release.method import CHARGE, Partitions, Round
 from assets.stages import refuse_partition
@@ -10,8 +11,8 @@ from resources.warehouse import Session
 
 
 def state_partitions(release: TreeRelease) -> Partitions:
-    """Those of the stages that each state has in a run of its own. In a redistricting release, each state is measured
-    before the levels above it are estimated, and all others after them."""
+    """The partitions of the stages in which each state has its own run. In a redistricting release, the first round
+    measures each state before the levels above it are estimated; the other round follows those levels."""
     of_levels = release.estimates(level_of_states(release.levels)), release.stages_by_state
     stages = {OF_MEASUREMENTS: (CHARGE, release.measured_by_state), OF_LEVELS: of_levels}
     rounds = [Round(name, *stages[name]) for name in release.declaration.rounds]
@@ -19,9 +20,9 @@ def state_partitions(release: TreeRelease) -> Partitions:
 
 
 def require_state(session: Session, release: TreeRelease, state: str) -> None:
-    """Raise PartitionError if a state is none of the spine, though its code may be among the keys of the partitions:
-    anyone who can launch can add some. Whatever makes a state's part asks for this before anything else, in the session
-    in which it reads, because each session takes time."""
+    """Raise PartitionError if a state is not in the spine. Its code may still be among the keys of the partitions,
+    because anyone who can launch runs can add keys. Code that makes a state's part calls this first, in the session in
+    which it reads, because each session takes time."""
     if state not in read_states(session, release):
         follows = state_partitions(release).keys_from
         raise refuse_partition(state, f"materialize {follows} again, which makes the keys of the partitions")

@@ -1,7 +1,7 @@
-"""The plan of a TopDown release: ρ, σ and margin of error of every query, and the shares that wanted margins take.
+"""The plan of a TopDown release: ρ, σ and margin of error of every query, and the shares for wanted margins.
 
-The errors of the estimates follow from the records too. They are seen in advance by launching the same declaration on a
-`SyntheticCensus` of like size, where the asset `accuracy` shows them.
+The errors of the estimates also depend on the records. To preview them, launch the same declaration on a
+`SyntheticCensus` of similar size, where the asset `accuracy` shows them.
 """
 
 import math
@@ -56,9 +56,9 @@ def topdown_plan(release: TopDownRelease) -> Plan:
 
 
 def allocations_for(design: Design, margins: Mapping[str, Fraction]) -> dict[str, dict[str, Any]]:
-    """By histogram, the fields `rho`, `levels` and `queries` with which queries have wanted margins.
+    """By histogram, the fields `rho`, `levels` and `queries` that give queries the wanted margins.
 
-    Such a query gets the least ρ that gives its margin. The others keep theirs exactly if that can be declared, and
+    Such a query gets the smallest ρ that gives its margin. The others keep their ρ exactly if it can be declared, and
     otherwise get the next billionth. Histograms without a wanted margin are left out. Raises ValueError if no ρ gives a
     margin.
     """
@@ -74,10 +74,10 @@ def allocations_for(design: Design, margins: Mapping[str, Fraction]) -> dict[str
 
 
 def scale_allocations(design: TopDownDesign, factor: Fraction) -> dict[str, dict[str, Any]]:
-    """By histogram, its fields with ρ multiplied by a factor, so that the charge is exactly multiplied by it.
+    """By histogram, its fields with ρ multiplied by a factor, which multiplies the charge by exactly this factor.
 
-    If the two products have denominators that cannot be declared, ρ of the units is rounded down to one that can, and
-    that of the persons is the rest of the charge.
+    If a product has a denominator that cannot be declared, ρ of the units is rounded down to one that can, and ρ of the
+    persons is the rest of the charge.
     """
     total, units = design.loss.rho * factor, design.units.rho * factor
     persons = design.persons.rho * factor
@@ -99,7 +99,7 @@ def as_fields(allocation: Allocation, rho: Fraction) -> dict[str, Any]:
 
 
 def _allocation(parts: Mapping[tuple[str, str], Fraction]) -> dict[str, Any]:
-    """ρ and shares of which each part is the product."""
+    """ρ and shares whose products are the parts."""
     levels: dict[str, Fraction] = {}
     for (level, _), part in parts.items():
         levels[level] = levels.get(level, Fraction()) + part
@@ -139,12 +139,12 @@ def _describe_estimation(release: TopDownRelease) -> str:
 
 
 def _errors(release: TopDownRelease) -> dict[str, Cells]:
-    """What full estimation gains, as far as it follows from budgets and from the expected numbers of places."""
+    """The gain of full estimation, from budgets and expected numbers of places; empty if unknown."""
     # Numba takes a while to import.
     from mechanisms.topdown.gain import compare_errors
 
     design, size = release.design, expected_size(release.dataset)
-    # How many places a prefix tells apart does not follow from the columns.
+    # The number of places by prefix does not follow from the columns.
     if not design.full or size is None or any(code.prefix for code in release.spine.values()):
         return {}
     errors = compare_errors(design, [size.places_of(code.columns) for code in release.spine.values()])
@@ -156,7 +156,8 @@ def _errors(release: TopDownRelease) -> dict[str, Cells]:
 
 
 def draw_curve(design: Design, histogram: str, lines: Sequence[Line]) -> Curve:
-    """The margin of error of every query from the root to the finest level; queries that are measured alike are one."""
+    """The margin of error of every query from the root to the finest level; queries with equal margins share one
+    line."""
     queries: dict[str, list[tuple[float, float]]] = {}
     all_measured: Sequence[Measured | DHCMeasured] = design.measured
     for measured, line in zip(all_measured, lines, strict=True):

@@ -124,7 +124,7 @@ def describe_errors(
     kind: str = "integer",
     texts: Prose = TEXTS,
 ) -> PublishedTable:
-    """The errors of a table, whose cells have labels by name."""
+    """The table of errors of another table, whose `cells` map names to labels."""
     stored = uncertainty_table(release, name)
     estimate, error = ERROR_COLUMNS["estimate"], ERROR_COLUMNS["standard_error"]
     return PublishedTable(
@@ -182,7 +182,7 @@ def describe_intervals(
     *,
     standard_errors: bool = False,
 ) -> PublishedTable:
-    """The table of intervals of another one, whose `cells` have labels by name."""
+    """The table of intervals of another table, whose `cells` map names to labels."""
     columns = []
     for cell, label in cells.items():
         estimate, *ends = name_cells(cell)

@@ -1,9 +1,10 @@
-"""What the estimation of places reads, task by task: families with their measurements, limits and estimates above.
+"""The inputs of the estimation of places, read task by task: families with their measurements, limits and estimates
+above.
 
 `estimation` reads down the tree, and `information` up. Memory is bounded by the largest state: limits are computed
 state by state, and tables are read a few thousand places at a time, of one state or of several. No session is open
-between tasks, because one that reads keeps other processes from writing; each new one checks whether the measurements
-were drawn anew.
+between tasks, because a reading session keeps other processes from writing; each new session checks whether the
+measurements were drawn anew.
 """
 
 import json
@@ -38,14 +39,15 @@ PLACES_AT_A_TIME = 4_000
 """The number of places read in one session: 40 MB of production's measurements."""
 
 PLACES_WITH_UNITS = 25
-"""How many times as many places are read if there are units alone, which have two cells."""
+"""The factor of places read when there are only units, which have two cells."""
 
 PLACES_OF_A_TASK = 400
-"""The number of places given to a process at a time; fewer if a level has few. A parent's children are never split."""
+"""The maximum number of places given to a process at a time; fewer at a level with few places. A parent's children are
+never split."""
 
 
 PLACES_KNOWN = 100_000
-"""The places of the finest level whose limits are kept for what is read next: about 30 MB."""
+"""The number of finest places whose limits are kept for the next reading: about 30 MB."""
 
 StateLimits = dict[int, tuple[str, Mapping[str, Sequence[Limits]]]]
 """By number of a state, the digest of its region and the limits of its places, by histogram and level."""
@@ -53,8 +55,8 @@ StateLimits = dict[int, tuple[str, Mapping[str, Sequence[Limits]]]]
 
 @dataclass(frozen=True)
 class Scope:
-    """The places, and the histogram if there are several, that are estimated and stored together: those in the state of
-    a code, or all of the level."""
+    """The places, and the histogram if there are several, that are estimated and stored together: those in the state
+    with a code, or all places of the level."""
 
     level: str
     state: str = ""
@@ -72,18 +74,18 @@ class Scope:
         return Scope(level, self.state if release.is_by_state(level) else "", self.histogram)
 
     def table(self, release: TreeRelease) -> Table:
-        """The table of estimates, beside which is their account."""
+        """The table of estimates; their account is next to it."""
         return release.public(release.estimates(self.level, self.state, self.histogram or "level"))
 
 
 def find_scope(release: TopDownRelease, level: str, state: str) -> Scope:
-    """The estimates of a level that records and tables of a state are made of: below the states those of the state,
-    and with full estimation those of persons alone."""
+    """The estimates of a level behind the records and tables of a state: below the states, only those of the state, and
+    with full estimation, only persons."""
     return Scope(level, state if release.is_by_state(level) else "", PERSONS.name if release.design.full else "")
 
 
 def list_scopes(release: TopDownRelease, states: Sequence[str]) -> list[Scope]:
-    """What is estimated and stored together, in order."""
+    """The scopes of a release, in the order of estimation."""
     histograms = list(SCHEMAS) if release.design.full else [""]
     return [
         Scope(level, state, histogram)
@@ -97,8 +99,8 @@ def list_scopes(release: TopDownRelease, states: Sequence[str]) -> list[Scope]:
 class Part:
     """Consecutive places whose limits are in memory together: those of a state, or all of a level above.
 
-    The parents are numbered from `parent`; their starts, as of `mechanisms.topdown.replicates.find_starts`, have the
-    shape (parents + 1,). The state is the number of the one that the places are below; None for others.
+    The parents are numbered from `parent`; their starts, as in `mechanisms.topdown.replicates.find_starts`, have the
+    shape (parents + 1,). `state` is the number of the state above the places; None for other places.
     """
 
     state: int | None
@@ -107,15 +109,15 @@ class Part:
 
 
 class Reading:
-    """What is read of a scope, with the hashes of answers and regions as they were read.
+    """The inputs of a scope, read in tasks, with the hashes of the answers and regions that were read.
 
-    `contents` are the hashes of the information that the scope needs, by histogram for each part; it is read, unless it
-    is in memory (`information`, by number of the part and histogram). Downwards, the parents' estimates are read with
-    the families of their children, unless they are in memory (`above`, by histogram); upwards, the parents'
-    measurements; otherwise neither. `spreads` are the τ² of children that lean on their housing units, by number of the
-    state, once they are estimated. `known` are the limits of the states that were read last, which another reading of
-    the same histograms can be given. Upwards from the finest level, stored sums can take the place of the answers. With
-    a `state`, answers and sums are read from its own tables, before those of all states are put together.
+    `contents` are the hashes of the information that the scope needs, by histogram for each part. The information is
+    read unless it is in memory (`information`, by number of the part and histogram). Downwards, the parents' estimates
+    are read with the families of their children, unless they are in memory (`above`, by histogram); upwards, the
+    parents' measurements; without a direction, neither. `spreads` are the τ² of children that lean on their housing
+    units, by number of the state, once they are estimated. `known` are the limits of the states read last, which can be
+    passed to another reading of the same histograms. Upwards from the finest level, stored sums can replace the
+    answers. With a `state`, answers and sums are read from the state's own tables, before all states are joined.
     """
 
     def __init__(
@@ -173,7 +175,7 @@ class Reading:
 
     @property
     def processes(self) -> int:
-        """Of those that a release has, the ones that the tasks are enough for."""
+        """The number of the release's processes that have enough tasks."""
         return min(self._release.processes, self.parents, -(-self.places // self._of_a_task))
 
     def tasks(self) -> Iterator[Task]:
@@ -184,7 +186,7 @@ class Reading:
             yield from tasks
 
     def _choose_size(self) -> int:
-        """The places of a task. Histograms of persons take so long that every process has several tasks."""
+        """The number of places of a task. Histograms of persons take so long that every process gets several tasks."""
         if not self._direction:
             return PLACES_AT_A_TIME // 8
         most = self._times * PLACES_OF_A_TASK
@@ -192,7 +194,7 @@ class Reading:
         return min(most, -(-self.places // (8 * self._release.processes))) if persons else most
 
     def _divide(self) -> Iterator[list[tuple[int, int, int]]]:
-        """What is read in one session: the number of a part, and the parents of it from the first up to the last."""
+        """The batches of one session: the number of a part, with its parents from the first up to the last."""
         together, places, most = list[tuple[int, int, int]](), 0, self._times * PLACES_AT_A_TIME
         for number, part in enumerate(self._parts):
             for first, last in divide_parents(part.starts, 0, len(part.starts) - 1, most):
@@ -281,7 +283,8 @@ class Reading:
         return limits
 
     def _derive_limits(self, session: Session, region: Region, number: int) -> Mapping[str, Sequence[Limits]]:
-        """The limits of a state; those of units by the persons in households, if these are estimated before."""
+        """The limits of a state. If persons are estimated first, the limits of units follow from the persons in
+        households."""
         release, households = self._release, None
         if self.scope.histogram == UNITS.name:
             first, last = self._tree.ranges_below(region.levels[0], number)[-1]
@@ -291,14 +294,15 @@ class Reading:
         return derive_limits(release, region, None, households)
 
     def _read_families(self, session: Session, number: int, begin: int, end: int) -> dict[str, Families]:
-        """By histogram, the parents of a part from `begin` up to `end`, with what their children are estimated from."""
+        """By histogram, the families of the parents of a part from `begin` up to `end`, with the inputs of their
+        estimation."""
         part = self._parts[number]
         release, level, above = self._release, self.scope.level, self.scope.above(self._release)
         first, last = (int(start) for start in part.starts[[begin, end]])
         origin = int(part.starts[0])
         parents = part.parent + begin, part.parent + end
         names: tuple[str, ...] = (level,)
-        # Only estimates can fail, and then name a parent.
+        # Only the estimation can fail; its error names a parent.
         if above and self._direction == "down":
             codes = read_codes(session, release, above.level, *parents).to_pylist()
             names = tuple(f"{pluralize(level)} of {words(above.level)} {code}" for code in codes)
@@ -331,7 +335,7 @@ class Reading:
     def _read_measurements(
         self, session: Session, streams: Sequence[Stream], histogram: str, first: int, last: int
     ) -> tuple[Measurement, ...]:
-        """Of the places from `first` up to `last`, which are in one state if streams are."""
+        """The measurements of the places from `first` up to `last`, which lie in one state if the streams do."""
         own = _choose(streams, histogram, first, last)
         if not own:
             return ()
@@ -340,7 +344,8 @@ class Reading:
         return tuple(Measurement(query.query, query.variance, answers[query]) for query in own)
 
     def _read_sums(self, session: Session, families: Families, part: Part, begin: int) -> MeasuredKinds | None:
-        """The sums below some parents of a part, from `begin`; None if answers are read."""
+        """The sums below the parents of `families` in a part, from the parent `begin`; None if answers are read
+        instead."""
         histogram, first = families.schema.name, int(part.starts[begin])
         own = _choose(self._summed, histogram, first, first + 1)
         if not own:
@@ -351,7 +356,7 @@ class Reading:
 
 
 def _choose(streams: Sequence[Stream], histogram: str, first: int, last: int) -> dict[Measured, Stream]:
-    """Those of a histogram that have all places from `first` up to `last`, by query."""
+    """The streams of a histogram that contain all places from `first` up to `last`, by query."""
     return {
         stream.measured: stream
         for stream in streams
@@ -360,7 +365,7 @@ def _choose(streams: Sequence[Stream], histogram: str, first: int, last: int) ->
 
 
 class InformationDigest:
-    """The SHA-256 of information about places in order, which does not depend on how many are added at a time."""
+    """The SHA-256 of information about places in order, independent of the batch size."""
 
     def __init__(self) -> None:
         self._digests = [sha256() for _ in fields(Information)]
@@ -374,8 +379,8 @@ class InformationDigest:
 
 
 def flatten(information: Information) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """For each field of information, the number of values of each place and the values: of estimates and covariances,
-    those of combinations that the places can have."""
+    """For each field of information, the number of values of each place and the values. Estimates and covariances are
+    limited to the combinations that a place can have."""
     present = information.present
     places, combinations = present.shape
     own = present.sum(axis=1)
@@ -387,8 +392,8 @@ def flatten(information: Information) -> Iterator[tuple[NDArray[np.int64], NDArr
 def read_information(
     session: Session, table: Table, schema: Schema, first: int, last: int, digest: InformationDigest
 ) -> Information:
-    """The stored information about the places from `first` up to `last`, which is added to a digest. Raises GridError
-    unless each place is stored once, with all its values."""
+    """The stored information about the places from `first` up to `last`. Adds it to `digest`. Raises GridError unless
+    each place is stored exactly once, with all its values."""
     values = {"histogram": schema.name, "first": first, "last": last}
     rows, split = session.arrow("topdown/information", values, table=table), Decomposition(schema)
     lists = [rows.column(field.name).combine_chunks() for field in fields(Information)]
@@ -410,14 +415,14 @@ def read_information(
 
 
 def _both_present(information: Information) -> NDArray[np.bool_]:
-    """Which entries of covariances are of two combinations that the place can have."""
+    """The mask of covariances between two combinations that the place can have."""
     present = information.present
     both = present[:, None, :, None] & present[:, None, None, :]
     return np.broadcast_to(both, information.variance.shape)
 
 
 def information_table(release: TopDownRelease, level: str, state: int | None) -> Table:
-    """The table of the information about the places of a level, or of those in the state of a number."""
+    """The table of the information about the places of a level, or about those in the state with a number."""
     return release.public(release.estimates(level, "" if state is None else str(state), INFORMATION))
 
 
@@ -431,16 +436,17 @@ def read_households(session: Session, estimates: Table, first: int, last: int) -
 
 
 def read_draw_id(session: Session, release: TreeRelease, state: str = "") -> str:
-    """The draw that the stored measurements say they are of: all, or those in the own table of a state."""
+    """The draw recorded with the stored measurements: all of them, or those in a state's own table."""
     table = account_of(release.public(release.of_state(MEASUREMENTS, state))) if state else release.public(DRAWN)
     (draw_id,) = session.row("warehouse/labelled", table=table, column="draw_id")
     return str(draw_id)
 
 
 def find_own(session: Session, release: TreeRelease, state: str, draw_id: str) -> str:
-    """The state, if its measurements of a draw are in a table of its own; empty if not, as of a release whose draw was
-    not made in parts. A run of the state then reads this table alone, which takes the same time however many states
-    there are. Who joins the states compares the hashes of what was read with those of all stored measurements."""
+    """The state, if its measurements of the draw are in its own table; otherwise empty, for example if the release was
+    not drawn in parts. A run of the state then reads only this table, whose reading time is independent of the number
+    of states. The stage that joins the states compares the hashes of the answers read with those of all stored
+    measurements."""
     table = account_of(release.public(release.of_state(MEASUREMENTS, state)))
     if not state or "draw_id" not in session.columns(table):
         return ""

@@ -1,10 +1,11 @@
 """The asset `microdata` of a TopDown release: the privacy-protected microdata file (PPMF).
 
 This module expands the estimated histograms of the finest level to a record for each person and unit. With partitions,
-the asset `records` does it state by state, with the rows of the redistricting tables that count them, and `microdata`
-puts all states together. The records of a state are numbered after those of the states before it, whose number the
-estimates of the states give. What the records of a state were made of is in a sealed account, so that missing and stale
-ones are refused; the gates on `microdata` and `tables` compare everything with the estimates. `tables` adds these up.
+the asset `records` makes them state by state, together with the state's rows of the redistricting tables, and
+`microdata` joins all states. The records of a state are numbered after those of the states before it, whose number
+follows from the estimates of the states. A sealed account names the inputs of a state's records, so that missing and
+stale records are refused; the gates on `microdata` and `tables` compare records and tables with the estimates. `tables`
+adds up the estimates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,13 +38,13 @@ from resources.warehouse import Recipe, Session, Warehouse
 
 @dataclass(frozen=True)
 class _Recorded:
-    """A digest of what the records of a state were made of."""
+    """The account of a state's records: a digest of their inputs."""
 
     made_of: str
 
 
 def build_microdata(method: Method[TopDownRelease, Any, Any]) -> list[dg.AssetsDefinition]:
-    """The asset `microdata`, and with partitions the asset `records` before it."""
+    """The asset `microdata`; with partitions, preceded by the asset `records`."""
     release = method.release
     if release.partitioned:
         return [_build_records(method), _build_united(release)]
@@ -124,10 +125,9 @@ def _compute_version(session: Session, release: TopDownRelease) -> str:
 
 
 def store_records(session: Session, custody: Custody, release: TopDownRelease, state: str) -> tuple[str, str]:
-    """Make the records of one state, and its rows of tables; return the draw that they go back to, and a digest of what
-    they were made of.
+    """Make the records of one state and its rows of tables; return the id of their draw and a digest of their inputs.
 
-    Raises PartitionError if there is no such state, and StaleInputError if there are no estimates of it.
+    Raises PartitionError if there is no such state, and StaleInputError if its estimates are missing or were altered.
     """
     require_state(session, release, state)
     finest = find_finest(release, state)
@@ -149,10 +149,10 @@ def store_records(session: Session, custody: Custody, release: TopDownRelease, s
 
 
 def unite_records(session: Session, custody: Custody, release: TopDownRelease) -> None:
-    """Make the views `persons` and `units` over the tables of all states, or all records of units if these were
-    estimated after all persons.
+    """Make the views `persons` and `units` over the tables of all states. If units were estimated after all persons,
+    make all records of units instead of a view.
 
-    Raises StaleInputError if records of a state are missing, or are not those of its stored estimates.
+    Raises StaleInputError if records of a state are missing, or were not made from its stored estimates.
     """
     states = read_states(session, release)
     if stale := find_stale_states(session, custody, release):
@@ -173,12 +173,12 @@ def unite_records(session: Session, custody: Custody, release: TopDownRelease) -
 
 
 def find_stale_states(session: Session, custody: Custody, release: TopDownRelease) -> list[str]:
-    """The states whose records are missing, or were not made of their stored estimates."""
+    """The states whose records are missing, or were not made from their stored estimates."""
     return [state for state in read_states(session, release) if not _is_current(session, custody, release, state)]
 
 
 def _is_current(session: Session, custody: Custody, release: TopDownRelease, state: str) -> bool:
-    """Whether there are records of a state, made of its stored estimates; they may have been altered since."""
+    """Whether there are records of a state, made from its stored estimates. They may have been altered since."""
     tables = [release.public(release.of_state(name, state)) for name in release.made_by_state]
     recorded = read_account(session, custody, _named(release, state), _Recorded)
     if not all(map(session.columns, tables)) or recorded is None:
@@ -188,7 +188,7 @@ def _is_current(session: Session, custody: Custody, release: TopDownRelease, sta
 
 
 def _named(release: TopDownRelease, state: str) -> Table:
-    """The name under which there is an account of the tables of a state."""
+    """The name of the account of a state's tables."""
     return release.public(release.of_state(RECORDS, state))
 
 
@@ -197,12 +197,12 @@ def _made_of(release: TopDownRelease, estimated: Estimation) -> str:
 
 
 def find_finest(release: TopDownRelease, state: str) -> Scope:
-    """The estimates that the records of a state are made of."""
+    """The estimates from which the records of a state are made."""
     return find_scope(release, release.finest, state)
 
 
 def estimates_of_states(release: TopDownRelease) -> Table:
-    """The table of the estimates of the states that `find_finest` lie below, which count the records of each."""
+    """The table of the estimates of all states, which give the number of records of each state."""
     return find_scope(release, level_of_states(release.levels), "").table(release)
 
 

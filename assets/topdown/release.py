@@ -1,4 +1,4 @@
-"""A TopDown release as one value, with the rules that it satisfies before anything runs."""
+"""A TopDown release as one value, with the rules that it must satisfy before any run."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,39 +39,38 @@ SUMMARY = f"{UNCERTAINTY}_summary"
 TABLES = tuple(REDISTRICTING)
 
 INFORMATION, OCCUPANCY = "information", "occupancy"
-"""Of a release with full estimation: the stage before the levels, with what is measured at and below every place, and
-the stage after them, which estimates units."""
+"""The stages of a release with full estimation before and after the levels: the information from the measurements at
+and below every place, and the estimation of units."""
 
 MEASUREMENTS_OF_STATES = "noisy_measurements_of_states"
-"""With partitions, the stage before `noisy_measurements` that draws those below the states, for each state."""
+"""With partitions, the stage before `noisy_measurements`, which draws the measurements below each state."""
 
 INFORMATION_OF_STATES = f"{INFORMATION}_of_states"
-"""With partitions, the stage before `information` that makes it below the states, for each state."""
+"""With partitions, the stage before `information`, which makes the information below each state."""
 
 INTERVALS, INTERVALS_OF_STATES, LINEAR = "intervals", "intervals_of_states", "linear_estimates"
-"""Of a release with full estimation: the stage of the intervals around linear estimates. With partitions, a stage
-before it makes those below each state, from the linear estimates of the states, which another stage keeps."""
+"""The stages of a release with full estimation for the intervals around linear estimates. With partitions, the second
+makes the intervals below each state, from the linear estimates of the states, which the third keeps."""
 
 ABOVE = "above"
-"""With partitions, the names of tables end with this that have the measurements or intervals of the states and
-above."""
+"""With partitions, the suffix of the tables with the measurements or intervals of the states and above."""
 
 MICRODATA, RECORDS = "microdata", "records"
-"""The stage of the microdata, and with partitions, the stage before it that makes the records of each state."""
+"""The stage of the microdata and, with partitions, the stage before it, which makes the records of each state."""
 
 ESTIMATES = "estimates"
-"""The stage that puts the estimates of all states, or of persons and of units, together where they are apart."""
+"""The stage that joins separate estimates of states, or of persons and units."""
 
 PRODUCTS: tuple[str, ...] = get_args(Product)
 """The products that a release may choose to publish; a statistic only if it is an invariant. The spine is always
 published."""
 
 _ENDINGS = ("_made", "_seal")
-"""The ends of the names of tables that say how the estimates of a level were made, and that seal them."""
+"""The suffixes of the tables with the account and the seal of a level's estimates."""
 
 
 class SpineError(RefusedError, ValueError):
-    """The codes of places do not form a tree. The message has level, rule and count."""
+    """The codes of places do not form a tree. The message names level, rule and count."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class TreeRelease(Release):
     dataset: CensusDeclaration
 
     computed_columns: ClassVar[Collection[str]] = ()
-    """The columns by which places are coded that `stage_units` computes."""
+    """The columns of place codes that `stage_units` computes."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, CensusDeclaration):
@@ -94,7 +93,7 @@ class TreeRelease(Release):
         self._check_spine()
 
     def _check_columns(self) -> None:
-        """Raise DeclarationError if the dataset lacks columns that are counted."""
+        """Raise DeclarationError if the dataset lacks columns to be counted."""
 
     def adapt(self, warehouse: Warehouse) -> Warehouse:
         return warehouse.relying_on_statistics()
@@ -106,7 +105,7 @@ class TreeRelease(Release):
         finest = self.finest
         names: dict[str, str] = {}
         for level in self.levels:
-            # The names of levels become names of tables, whose case DuckDB ignores.
+            # Level names become table names, whose case DuckDB ignores.
             if (other := names.setdefault(level.lower(), level)) != level:
                 self.refuse(f"spine: levels {other} and {level} differ only in upper and lower case")
             if f"_{level.lower()}".endswith(_ENDINGS):
@@ -142,7 +141,7 @@ class TreeRelease(Release):
             )
 
     def _check_replicates(self, declared: int, tables: Collection[str], having: str) -> None:
-        """Raise DeclarationError if replicates are declared, but too few or too many, or without tables."""
+        """Raise DeclarationError if too few or too many replicates are declared, or if there are no tables for them."""
         if declared and not FEWEST_REPLICATES <= declared <= MOST_REPLICATES:
             self.refuse(
                 f"replicates: {declared}; there are from {FEWEST_REPLICATES} to {MOST_REPLICATES}, or 0 for none"
@@ -156,28 +155,28 @@ class TreeRelease(Release):
 
     @property
     def counted_with(self) -> dict[str, Any]:
-        """The codes of the places, under the name of a field of the design, which has the names of the levels."""
+        """The codes of the places, under the key `levels`: the field of the design with the names of the levels."""
         return {"levels": [[level, list(code.columns), code.prefix] for level, code in self.spine.items()]}
 
     @property
     def columns_read(self) -> list[str]:
-        """Those of the spine; all others are the layout's own, which are never recoded."""
+        """The columns of the spine. All others belong to the layout, and are never recoded."""
         columns = [column for code in self.spine.values() for column in code.columns]
         return [column for column in columns if column not in self.computed_columns]
 
     @property
     def partitioned(self) -> bool:
-        """Whether places below the states are estimated state by state, each state in a run of its own."""
+        """Whether places below the states are estimated state by state, each in its own run."""
         return self.declaration.partitions is not None
 
     def estimates(self, level: str, state: str = "", histogram: str = "level") -> str:
-        """The name of the stage and of the table of a level's estimates, or of the table of those in one state or of
-        one histogram."""
+        """The name of the stage and table of a level's estimates, or of the table of one state's or one histogram's
+        estimates."""
         name = f"{histogram}_{level.lower()}"
         return self.of_state(name, state)
 
     def of_state(self, name: str, state: str) -> str:
-        """The name of the part of a table that one state has; without a state, of the table."""
+        """The name of one state's part of a table; without a state, of the table."""
         return f"{name}__{state}" if state else name
 
     def is_below_states(self, level: str) -> bool:
@@ -193,12 +192,11 @@ class TreeRelease(Release):
 
     @property
     def stages_by_state(self) -> Sequence[str]:
-        """The stages of the round of the levels, in which each state has a run of its own, each after those before
-        it."""
+        """The stages of the round of the levels, in which each state has its own run, in order."""
         return [self.estimates(level) for level in self.levels if self.is_by_state(level)]
 
     def stage_units(self, session: Session) -> Table | Fragment:
-        """The units of the CEF with all columns by which places are coded."""
+        """The units of the CEF with all columns of place codes."""
         return self.dataset.cef_tables()[0]
 
     @property
@@ -211,7 +209,7 @@ class TreeRelease(Release):
 
     @property
     def processes(self) -> int:
-        """How many processes or threads work at the same time: by default one for each core."""
+        """The number of processes or threads that work at the same time: by default one per core."""
         return self.declaration.processes or count_cores()
 
 
@@ -220,8 +218,8 @@ class TopDownRelease(TreeRelease):
     declaration: TopDownDeclaration
     design: TopDownDesign
     scheduler: str = ""
-    """The address of a Dask scheduler whose workers estimate; empty for processes of this machine. The draw is made on
-    this machine in either case."""
+    """The address of a Dask scheduler whose workers estimate; empty for processes of this machine. Either way, this
+    machine makes the draw."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -243,7 +241,7 @@ class TopDownRelease(TreeRelease):
 
     @property
     def products(self) -> tuple[str, ...]:
-        """What is published besides the spine: the declared products, by default all that the design allows."""
+        """The products published besides the spine: the declared ones, by default all that the design allows."""
         return tuple(self.declaration.products) or self._allowed_products
 
     @property
@@ -261,26 +259,26 @@ class TopDownRelease(TreeRelease):
 
     @property
     def has_intervals_by_state(self) -> bool:
-        """Whether the intervals below the states are made state by state, each state in a run of its own."""
+        """Whether the intervals below the states are made state by state, each in its own run."""
         return self.partitioned and self.design.full and not set(TABLES).isdisjoint(self.products)
 
     def list_interval_parts(self, states: Iterable[str]) -> list[str]:
-        """The names under which intervals are stored apart: above the states, and of each state, with the linear
-        estimates between them."""
+        """The names of the separately stored intervals: those of the states and above, those of each state, and the
+        linear estimates of the states."""
         tables = [f"{name.lower()}_{INTERVALS}" for name in TABLES]
         of_states = [self.of_state(name, state) for name in (*tables, INTERVALS) for state in states]
         return [LINEAR, *(f"{name}_{ABOVE}" for name in tables), *of_states]
 
     @property
     def informs_by_state(self) -> bool:
-        """Whether the information below the states is made state by state, each state in a run of its own. The finest
-        level has none."""
+        """Whether the information below the states is made state by state, each in its own run. The finest level has no
+        information."""
         return self.partitioned and self.design.full and level_of_states(self.levels) not in self.levels[-2:]
 
     @property
     def recorded_by_state(self) -> Sequence[str]:
-        """The histograms whose records are made state by state: units are not if they are estimated after all
-        persons."""
+        """The histograms whose records are made state by state. Units are not among them if they are estimated after
+        all persons."""
         if not self.partitioned:
             return ()
         return (PERSONS.name,) if self.design.full else tuple(SCHEMAS)
@@ -293,12 +291,12 @@ class TopDownRelease(TreeRelease):
 
     @property
     def made_by_state(self) -> Sequence[str]:
-        """The names of the public tables of which each state has a part: records, and redistricting tables."""
+        """The names of the public tables with a part for each state: records and redistricting tables."""
         return [*self.recorded_by_state, *map(str.lower, self.tabulated_by_state)]
 
     @property
     def in_parts(self) -> bool:
-        """Whether the estimates of a level are in several tables, which the stage `estimates` puts together."""
+        """Whether the estimates of a level are in several tables, which the stage `estimates` joins."""
         return self.partitioned or self.design.full
 
     @property

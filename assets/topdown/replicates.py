@@ -1,16 +1,16 @@
-"""The asset `replicates`: the whole algorithm again on the published counts, as often as the release declares.
+"""The asset `replicates`: repetitions of the whole algorithm on the published counts, as many as the release declares.
 
-A replicate runs noise and estimation on the estimates of the finest level, which the microdata show, in the place of
-the CEF, with the same design and the same invariants. `mechanisms.topdown.replicates` makes it; `workers` runs several
-at a time; `uncertainty` makes errors of their deviations. Only public tables are read, so nothing is charged. What is
-particular to an algorithm is its `Replication`; the DHC's is in `assets.topdown.dhc.replicates`.
+A replicate runs noise and estimation on the estimates of the finest level, which the microdata show, instead of the
+CEF, with the same design and the same invariants. `mechanisms.topdown.replicates` makes a replicate; `workers` runs
+several at a time; `uncertainty` computes errors from their deviations. The asset reads only public tables, so it costs
+no budget. Each algorithm has its own `Replication`; the DHC's is in `assets.topdown.dhc.replicates`.
 
-The key of a replicate's noise follows from the draw id and the replicate's number alone, and both are public: every
-reader of microdata, spine, exact statistics and certificate can make the same replicates. A draw's key is an HMAC under
-the custody, or random, and the streams of draws have other labels, so no replicate has the noise of a draw.
+The key of a replicate's noise depends only on the draw id and the replicate's number, which are public: every reader of
+microdata, spine, exact statistics and certificate can make the same replicates. A draw's key is an HMAC under the
+custody, or random, and the streams of draws have different labels, so no replicate has the noise of a draw.
 
-Each finished replicate is stored in one transaction, with its hash and with what it was made of, under the custody's
-seal. A run that was killed continues with those that are missing. Replicates of another draw, of other estimates, or
+Each finished replicate is stored in one transaction, with its hash and a digest of its inputs, under the custody's
+seal. After a killed run, the next run makes the missing replicates. Replicates of another draw, of other estimates, or
 with numbers that are no longer declared are deleted.
 """
 
@@ -57,7 +57,7 @@ _APPEND = SQL("topdown/append", "INSERT INTO {{ table }} FROM {{ rows }}")
 _DELETE = SQL("topdown/delete_surplus", "DELETE FROM {{ replicates }} WHERE {% include 'topdown/surplus_rule.sql' %}")
 
 VERSION = 1
-"""Increase it when the same estimates would give other replicates."""
+"""Increase it when the same estimates would give different replicates."""
 
 COLUMNS = {
     "replicate": "Number of the replicate, from 1",
@@ -76,7 +76,7 @@ _ACCOUNT = pa.schema(
 
 @dataclass(frozen=True, order=True)
 class Account:
-    """How a stored replicate was made: of what, by a digest; with which counts, by theirs; in which processor time."""
+    """How a stored replicate was made: the digests of its inputs and its counts, and the processor time in seconds."""
 
     replicate: int
     made_of: str
@@ -85,13 +85,13 @@ class Account:
 
 
 Replicate = tuple[int, Mapping[str, Counts], float]
-"""Its number, its counts of the finest level by histogram, and the processor time in seconds."""
+"""The number of a replicate, its counts of the finest level by histogram, and the processor time in seconds."""
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What all replicates of a release follow from; `made_of` is that of current accounts, `template` a task without
-    number and key."""
+    """The common inputs of all replicates of a release. `made_of` is the value in current accounts, `template` a task
+    without number and key."""
 
     draw_id: str
     made_of: str
@@ -103,7 +103,7 @@ Replicated = TypeVar("Replicated", bound=TreeRelease)
 
 @dataclass(frozen=True)
 class Replication(ABC, Generic[Replicated]):
-    """How an algorithm's replicates are made. `schemas` are the histograms that a replicate has."""
+    """How an algorithm's replicates are made. `schemas` are the histograms of a replicate."""
 
     release: Replicated
 
@@ -112,11 +112,11 @@ class Replication(ABC, Generic[Replicated]):
     @property
     @abstractmethod
     def declared(self) -> int:
-        """How many replicates are declared."""
+        """The number of declared replicates."""
 
     @abstractmethod
     def read_made_of(self, session: Session, custody: Custody) -> str:
-        """A digest of all that replicates follow from. Raises StaleInputError if the estimates are missing, as after a
+        """A digest of all inputs of replicates. Raises StaleInputError if the estimates are missing, as after a
         withdrawal, or were altered."""
 
     @abstractmethod
@@ -124,15 +124,15 @@ class Replication(ABC, Generic[Replicated]):
         """Raises StaleInputError as `read_made_of`."""
 
     def require_estimates(self, session: Session, custody: Custody) -> None:
-        """Raise StaleInputError if the estimates are not, or no longer, those of the stored measurements."""
+        """Raise StaleInputError unless the estimates come from the stored measurements."""
 
     def complete(self, session: Session, custody: Custody, task: Any) -> Any:
-        """A task with what only its own replicate needs."""
+        """A task completed with the inputs that only its own replicate needs."""
         return task
 
     @abstractmethod
     def perform(self, tasks: Iterator[Any], number: int) -> Generator[Replicate, None, None]:
-        """Make so many replicates, in order."""
+        """Make `number` replicates, in order."""
 
 
 class TopDownReplication(Replication[TopDownRelease]):
@@ -212,10 +212,10 @@ def build_replicates(how: Replication[Any], description: str, after: str) -> dg.
 def make_replicates(
     warehouse: Warehouse, custody: Custody, how: Replication[Any], report: Report
 ) -> tuple[Account, ...]:
-    """Make and store the replicates that are missing; return how all of them were made, by number.
+    """Make and store the missing replicates; return the accounts of all replicates, by number.
 
-    Reports come every few seconds, and at the end. Raises StaleInputError if the estimates are not, or no longer, those
-    of the stored measurements, and errors of the estimation as `estimate_level`.
+    Reports every few seconds, and at the end. Raises StaleInputError unless the estimates come from the stored
+    measurements throughout, and errors of the estimation as `estimate_level`.
     """
     release = how.release
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -262,7 +262,7 @@ def hash_counts(counts: Mapping[str, Counts]) -> str:
 
 
 def _hash_parts(counts: Mapping[str, Iterable[Counts]]) -> str:
-    """As `hash_counts`; those of a histogram are in parts, on whose number the hash does not depend."""
+    """As `hash_counts`, with the counts of a histogram in parts. The hash is independent of the number of parts."""
     digests = {}
     for histogram, parts in counts.items():
         digest = sha256()
@@ -273,7 +273,7 @@ def _hash_parts(counts: Mapping[str, Iterable[Counts]]) -> str:
 
 
 def read_accounts(session: Session, custody: Custody, release: TreeRelease) -> tuple[Account, ...]:
-    """How the stored replicates were made, by number; none if the account of them was altered."""
+    """The accounts of the stored replicates, by number; none if their table was altered."""
     accounts, table = _accounts(release), release.public(REPLICATES)
     if session.columns(table) != _TYPES or not is_sealed(session, custody, release.schema, REPLICATES, [accounts]):
         return ()
@@ -281,7 +281,7 @@ def read_accounts(session: Session, custody: Custody, release: TreeRelease) -> t
 
 
 def hash_replicate(session: Session, how: Replication[Any], replicate: int) -> str:
-    """As `hash_counts`, of a stored replicate."""
+    """As `hash_counts`, for a stored replicate."""
     table, places = how.release.public(REPLICATES), read_tree(session, how.release).places(how.release.finest)
 
     def read_parts(histogram: str) -> Iterator[Counts]:
@@ -332,7 +332,7 @@ def _task(session: Session, custody: Custody, how: Replication[Any], basis: Basi
 
 
 def is_current(session: Session, how: Replication[Any], made_of: str, account: Account) -> bool:
-    """Whether a stored replicate is declared, was made from the current estimates, and is as it was made."""
+    """Whether a stored replicate is declared, was made from the current estimates, and is unaltered."""
     if not 1 <= account.replicate <= how.declared or account.made_of != made_of:
         return False
     try:
@@ -348,7 +348,7 @@ def _count_surplus(session: Session, how: Replication[Any], replicates: Iterable
 
 
 def _list_due(session: Session, how: Replication[Any], replicates: Iterable[int]) -> dict[str, Any]:
-    """Whose counts are stored: the replicates, histograms and places."""
+    """The replicates, histograms and places whose counts belong in the table."""
     places = read_tree(session, how.release).places(how.release.finest)
     return {"replicates": list(replicates), "histograms": list(how.schemas), "places": places}
 

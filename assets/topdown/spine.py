@@ -44,7 +44,7 @@ SPINE_COLUMNS = {
 class Tree:
     """The places of each level from the root, numbered from 0, with the children of one parent next to each other.
 
-    For each level below the root, it has the number of each place's parent in the level above, shape (places,).
+    `parents` has, for each level below the root, the number of each place's parent in the level above, shape (places,).
     """
 
     levels: tuple[str, ...]
@@ -59,27 +59,27 @@ class Tree:
         return find_starts(self.parents, self.levels.index(level))
 
     def starts_within(self, level: str, above: str) -> NDArray[np.int64]:
-        """Of the places of a level, the first in each place of a level above it, and last the number of all places."""
+        """The first place of a level in each place of a level above it, followed by the number of all places."""
         starts = np.arange(self.places(above) + 1)
         for below in self.levels[self.levels.index(above) + 1 : self.levels.index(level) + 1]:
             starts = self.starts(below)[starts]
         return starts
 
     def range_within(self, level: str, above: str, number: int | None) -> tuple[int, int]:
-        """The first place of a level in a place of a level above it, and the number after the last; of all places if
-        that place's number is None."""
+        """The first place of a level in the place `number` of a level above it, and the number after the last; of all
+        places if `number` is None."""
         if number is None:
             return 0, self.places(level)
         first, last = self.starts_within(level, above)[number : number + 2]
         return int(first), int(last)
 
     def ranges_below(self, level: str, number: int) -> list[tuple[int, int]]:
-        """A place's own number and the places below it: for each level from `level` to the finest, the first, and the
-        number after that of the last."""
+        """The ranges of a place and of the places below it: for each level from `level` to the finest, the first
+        number, and the number after the last."""
         return self.extend_below(level, number, number + 1)
 
     def extend_below(self, level: str, first: int, last: int) -> list[tuple[int, int]]:
-        """As `ranges_below`, of the places from `first` up to `last`."""
+        """As `ranges_below`, for the places from `first` up to `last`."""
         ranges = [(first, last)]
         for parents in self.parents[self.levels.index(level) :]:
             first, last = np.searchsorted(parents, ranges[-1])
@@ -87,7 +87,7 @@ class Tree:
         return ranges
 
     def find_above(self, level: str, first: int, last: int) -> NDArray[np.int64]:
-        """The places of a level in which those of the finest level from `first` up to `last` lie."""
+        """The places of a level that contain the finest places from `first` up to `last`."""
         places = np.arange(first, last)
         for parents in reversed(self.parents[self.levels.index(level) :]):
             places = parents[places]
@@ -118,8 +118,8 @@ def build_spine(release: TreeRelease) -> dg.AssetsDefinition:
 
 
 def spine_recipe(session: Session, release: TreeRelease) -> Recipe:
-    """The recipe of the spine, from the CEF. Raises SpineError if a place lies in two of the level above, or two places
-    have the same code."""
+    """The recipe of the spine, from the CEF. Raises SpineError if a place lies in two places of the level above, or if
+    two places have the same code."""
     levels, units = release.levels, release.stage_units(session)
     for level, code in release.spine.items():
         try:
@@ -146,9 +146,9 @@ def spine_recipe(session: Session, release: TreeRelease) -> Recipe:
 
 
 def stage_spine(session: Session, release: TreeRelease) -> Fragment:
-    """Stage the spine of the CEF, by which records are counted. By the stored one, whoever can write the public zone
-    could have one place counted as many, each of which is then measured with noise of its own, or as one of a larger
-    level, whose counts are published exactly. Raises SpineError as `spine_recipe`."""
+    """Stage the spine of the CEF, which places the records. With the stored spine instead, a writer to the public zone
+    could make one place count as many, each measured with separate noise, or as a place of a larger level, whose counts
+    are published exactly. Raises SpineError as `spine_recipe`."""
     source, values, names = spine_recipe(session, release)
     return session.stage("spine of the CEF", source, values, **names)
 
@@ -161,8 +161,8 @@ def require_current_spine(session: Session, release: TreeRelease) -> None:
 
 
 def require_tree_of_the_cef(session: Session, release: TreeRelease) -> None:
-    """Refuse a tree, and codes of states, that do not follow from the stored CEF, as this session has read them once
-    for all. Raises SpineError."""
+    """Refuse a tree or state codes, as cached in this session, that do not follow from the stored CEF. Raises
+    SpineError."""
     spine, tree = stage_spine(session, release), read_tree(session, release)
     due = _read_tree(session, release, spine)
     same = tree.levels == due.levels and all(map(np.array_equal, tree.parents, due.parents))
@@ -188,14 +188,15 @@ def require_nameable(session: Session, release: TreeRelease) -> None:
 
 
 def stage_ancestry(session: Session, release: TreeRelease, spine: Table | Fragment | None = None) -> Fragment:
-    """Stage the places that each place of the finest level lies in, with the columns finest, depth and number, by a
+    """Stage the places that contain each place of the finest level, with the columns finest, depth and number, from a
     spine, by default the stored one."""
     spine = spine or release.public(SPINE)
     return session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=spine)
 
 
 def find_ranges(session: Session, release: TreeRelease, state: str) -> tuple[int, list[tuple[int, int]]]:
-    """The depth of the level of the states; and from it down, the first place of a state and the one after its last."""
+    """The depth of State; and for each level from State down, the first place of a state and the place after its
+    last."""
     level, number = level_of_states(release.levels), read_states(session, release).index(state)
     return release.levels.index(level), read_tree(session, release).ranges_below(level, number)
 
@@ -221,7 +222,8 @@ def _place(release: TreeRelease, spine: Fragment) -> tuple[dict[str, Any], dict[
 
 
 def place_by_code(session: Session, release: TreeRelease) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same without a spine, which a partition of the dataset has not: places have their codes as numbers."""
+    """As `placement`, without a spine, which a partition of the dataset does not have: codes take the place of
+    numbers."""
     columns, units = release.spine[release.finest].columns, release.dataset.cef_tables()[0]
     return _place(release, session.stage("codes", _CODES, {"finest": release.finest}, units=units, columns=columns))
 
@@ -245,13 +247,13 @@ def read_codes(
     spine: Table | Fragment | None = None,
 ) -> pa.ChunkedArray:
     """The codes of a level's places from `first` up to but excluding `last`, in the order of their numbers, by default
-    in the stored spine."""
+    from the stored spine."""
     values = {"level": level, "first": first, "last": last}
     return session.arrow("topdown/geoids", values, spine=spine or release.public(SPINE))["geoid"]
 
 
 def read_states(session: Session, release: TreeRelease) -> list[str]:
-    """The codes of the states, in the order of their numbers. Raises SpineError if two are the same."""
+    """The codes of the states, in the order of their numbers. Raises SpineError if two states share a code."""
     return session.compute_once(
         ("states", release.schema), lambda: _read_states(session, release, release.public(SPINE))
     )
@@ -266,7 +268,7 @@ def _read_states(session: Session, release: TreeRelease, spine: Table | Fragment
 
 
 def read_tree(session: Session, release: TreeRelease) -> Tree:
-    """The stored spine. Raises SpineError if its levels are not those of the release, there is no single root, or
+    """The stored spine. Raises SpineError if its levels differ from the release's, if there is no single root, or if
     places are not numbered in the order of their parents."""
     return session.compute_once(("tree", release.schema), lambda: _read_tree(session, release, release.public(SPINE)))
 

@@ -74,7 +74,7 @@ def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: s
 
 
 def equivalents(release: TopDownRelease) -> Iterator[Equivalent]:
-    """The loss in total, by histogram, and for changes of an attribute or moves within a place."""
+    """The total loss, the loss by histogram, and the loss for changes of an attribute or moves within a place."""
     design, summed = release.design, "The sum over its measurements"
     yield Equivalent("Any change of one person (this is charged)", design.loss, summed)
     yield Equivalent("A change of one person that changes the occupancy of at most one unit", design.one_unit, summed)
@@ -95,7 +95,7 @@ def accuracy(release: TopDownRelease) -> Accuracy:
     coarse, fine = release.levels[0], release.finest
     shown = []
     for level in (coarse, fine):
-        # Of the number of persons in a place, from the query of it with the least noise.
+        # The variance of the number of persons in a place, from the query with the least noise.
         variances = (
             measured.marginal.size * measured.noise.exact_variance
             for measured in release.design.measured_at(PERSONS.name, level)
@@ -139,7 +139,7 @@ def semantics(persons: Allocation) -> Iterator[tuple[str, ConcentratedLoss, str]
 def describe_shares(
     design: TopDownDesign | DHCDesign, prose: Prose, in_words: Callable[[str], str]
 ) -> Iterator[Parameter]:
-    """By histogram and level, how its ρ is divided among queries."""
+    """By histogram and level, the division of ρ among queries."""
     for histogram, allocation in design.allocations.items():
         for level, share in allocation.levels.items():
             parts = {query: part for query, part in allocation.queries[level].items() if part}
@@ -182,7 +182,7 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
 
 
 def name_leaning(release: TopDownRelease, spreads: Mapping[str, float]) -> Parameter:
-    """The model by which places lean on their housing units, with τ² by code of the state."""
+    """The model through which places lean on their housing units, with τ² by code of the state."""
     of = words(level_of_states(release.levels))
     values = tuple(f"{of} {code}: τ² = {spread:.4g}" for code, spread in spreads.items())
     return Parameter(LEANING, values, PROSE(LEANING, finest=words(release.finest)))

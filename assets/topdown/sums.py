@@ -1,13 +1,13 @@
-"""The sums of the answers of the finest places that `information` needs, made while the answers are drawn, so that it
-does not read all measurements again.
+"""The sums of the answers of the finest places for `information`, made during the draw, so that `information` does not
+read all measurements again.
 
-`mechanisms.topdown.information` says which places are of one *kind*. Their answers are added up as integers, so that
+`mechanisms.topdown.information` defines which places are of one *kind*. Their answers are added up as integers, so that
 information is the same from sums as from answers. Sums are stored in one transaction with the measurements. A sealed
-account says of which draw, regions and answers they are, and has their own hashes. Whoever reads sums compares all of
-that, and reads the answers if anything differs, or if there are none: the draw may have been made without. Once all
-information is made, they are dropped: nothing else reads them, so that no gate would look at them.
+account records their draw, regions and answers, and the hashes of the sums. The reader compares all of them, and reads
+the answers instead if any differs, or if the draw made no sums. Sums are dropped once all information is made, because
+only `information` reads them and no gate would check them.
 
-Sums follow from the noisy measurements and public tables alone.
+Sums follow only from the noisy measurements and public tables.
 """
 
 import json
@@ -40,29 +40,28 @@ SUMS = f"{MEASUREMENTS}_sums"
 SCHEMA = pa.schema(
     [("histogram", pa.string()), ("parent", pa.int64()), ("kind", pa.int64()), ("sums", pa.list_(pa.int32()))]
 )
-"""A row for each kind, numbered within its state, with the sums of the answers to all queries in turn."""
+"""A row for each kind, numbered within its part, with the sums of the answers to all queries in turn."""
 
 RULE = 1
-"""Increase it when other places would be of one kind, or answers be added up otherwise: sums by another rule are not
-read."""
+"""Increase it when the kinds of places or the addition of answers change. Sums by another rule are not read."""
 
 _STORED = {"histogram": "VARCHAR", "parent": "BIGINT", "kind": "BIGINT", "sums": "INTEGER[]"}
 
 
 class AlteredSumsError(Exception):
-    """The stored sums are not those of their account."""
+    """The stored sums do not match their account."""
 
 
 @dataclass(frozen=True)
 class SumsAccount:
-    """What stored sums are.
+    """The account of stored sums.
 
     Attributes:
-        draw_id: their draw.
-        regions: by code of the state, the digest of its spine and invariants, which kinds follow from.
-        answers: by label, the SHA-256 of the answers of each stream that was added up.
+        draw_id: the draw of the sums.
+        regions: by code of the state, the digest of its spine and invariants, which determine the kinds.
+        answers: by label, the SHA-256 of the answers of each stream in the sums.
         sums: by label of the first stream of a part, the SHA-256 of its sums.
-        rule: the version of the rule of kinds that they were made by.
+        rule: the version of the rule of kinds.
     """
 
     draw_id: str
@@ -81,7 +80,7 @@ class _Stored:
 
 @dataclass(frozen=True)
 class Summed:
-    """What a part of the draw is added up by: the kinds of its places, and the parent of the first one."""
+    """The grouping of a part of the draw: the kinds of its places, and the parent of the first place."""
 
     region: str
     parent: int
@@ -89,7 +88,7 @@ class Summed:
 
 
 class SumsDigest:
-    """The SHA-256 of the sums of a part, which does not depend on how many are added at a time."""
+    """The SHA-256 of the sums of a part, independent of the batch size."""
 
     def __init__(self) -> None:
         self._digest = sha256()
@@ -102,7 +101,7 @@ class SumsDigest:
 
 
 class Adding:
-    """The sums of a part of the draw, as its answers come."""
+    """The sums of a part of the draw, updated as its answers arrive."""
 
     def __init__(self, part: Part, summed: Summed) -> None:
         self._part, self._summed = part, summed
@@ -113,7 +112,7 @@ class Adding:
         return np.zeros((kinds, self._columns[-1]), dtype=np.int64)
 
     def add(self, first: int, last: int, answers: Mapping[Stream, NDArray[np.int32]]) -> pa.Table:
-        """Add the answers of the next places, and return the rows of the parents that have no further ones."""
+        """Add the answers of the next places, and return the rows of the parents that are then complete."""
         kinds = self._summed.kinds
         own = kinds.of_child[first - self._part.first : last - self._part.first]
         parent = kinds.parents[own[-1]]
@@ -134,18 +133,18 @@ class Adding:
         return pa.table(columns, schema=SCHEMA)
 
     def hexdigest(self) -> str:
-        """The digest of all sums; empty if one is beyond 32 bits, so that none can be kept."""
+        """The digest of all sums; empty if a sum exceeds 32 bits, so that none can be kept."""
         return self._digest.hexdigest() if self._fit else ""
 
 
 def sums_tables(release: TopDownRelease, state: str = "") -> tuple[Table, Table]:
-    """The table of sums, and that of their account; with partitions, those of a state."""
+    """The tables of the sums and of their account; with a state, the state's tables."""
     table = release.public(release.of_state(SUMS, state))
     return table, account_of(table)
 
 
 def find_summed(session: Session, release: TopDownRelease, part: Part) -> Summed | None:
-    """What a part is added up by; None unless its sums are kept, for a run that makes information of all of them."""
+    """The grouping of a part; None unless its sums are kept, for the run that makes information from them."""
     histogram, level = part.level
     state, informs = part.state, release.design.full and (not release.partitioned or release.informs_by_state)
     if level != release.finest or state is None or not informs:
@@ -167,7 +166,8 @@ def store_sums(
     files: Sequence[Path],
     state: str = "",
 ) -> None:
-    """Store sums with their account, or drop those of an earlier draw if there are none; of all, or of one state."""
+    """Store the sums, all or those of one state, with their account; without an account, drop the sums of an earlier
+    draw."""
     table, _ = sums_tables(release, state)
     if account is None or custody is None:
         drop_sums(session, release, state)
@@ -189,8 +189,8 @@ def read_sums_account(
     regions: Mapping[str, str],
     state: str = "",
 ) -> SumsAccount | None:
-    """What the stored sums are, all or those of one state; None unless they are of this draw, by the current rule, and
-    of the states with these digests by code, as far as the account says."""
+    """The account of the stored sums, all or those of one state; None unless it names this draw, the current rule, and
+    these digests by state code."""
     table, _ = sums_tables(release, state)
     stored = read_account(session, custody, table, _Stored)
     if session.columns(table) != _STORED or stored is None:
@@ -211,8 +211,8 @@ def read_sums(
     digest: SumsDigest,
     state: str = "",
 ) -> MeasuredKinds:
-    """The stored sums, by query of one histogram, of the kinds below the parents from a number on; they are added to a
-    digest. With a state, they are read from its own table. Raises AlteredSumsError unless each parent has as many."""
+    """The stored sums, by query of one histogram, of the kinds below the parents from the number `parent`. Adds them to
+    `digest`. With a state, its own table is read. Raises AlteredSumsError unless each parent has all its kinds."""
     table, _ = sums_tables(release, state)
     last = parent + int(kinds.parents[-1]) + 1
     values = {"histogram": measured[0].histogram, "first": parent, "last": last}

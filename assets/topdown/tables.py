@@ -1,9 +1,9 @@
 """The asset `tables` of a TopDown release, and the codes of its published files.
 
-This module adds up the estimates of every level to the cells of the redistricting tables. Gates verify that the
-microdata, which `records` makes, have the same counts. It also lists the queries and their cells, which decode the
-measurements. `mechanisms.topdown.schema` defines the histograms, and `mechanisms.topdown.redistricting` what each cell
-of a redistricting table counts.
+This module adds up the estimates of every level to the cells of the redistricting tables, and lists the queries and
+their cells, which decode the measurements. Gates verify that the microdata, which `records` makes, have the same
+counts. `mechanisms.topdown.schema` defines the histograms, and `mechanisms.topdown.redistricting` the cells of the
+redistricting tables.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,8 +56,8 @@ INPUT_CODES: Mapping[str, tuple[str, ...]] = {
     "hispanic": tuple(CENSUS_CODES["CENHISP"]),
     "cenrace": tuple(CENSUS_CODES["CENRACE"]),
 }
-"""By attribute or recode, its codes in published files, in the order of the histograms: those of the census files for
-the type of group quarters, Hispanic origin and race. The census files have no codes for the others."""
+"""By attribute or recode, its codes in published files, in the order of the histograms: the census files' codes for the
+type of group quarters, Hispanic origin and race. The census files have no codes for the others."""
 
 ATTRIBUTE_WORDS = {
     "hhgq": "household or type of group quarters",
@@ -71,10 +71,10 @@ ATTRIBUTE_WORDS = {
 
 PLACES = 18
 PLACES_AT_A_TIME = 100_000
-"""The places whose redistricting tables are in memory at a time, with about two kilobytes each."""
+"""The number of places whose redistricting tables are in memory at a time, about 2 kB each."""
 
 PLACES_SHOWN = 2
-"""How many places of the second level the asset's page shows beside the root."""
+"""The number of places of the second level that the asset's page shows beside the root."""
 
 _PLACE_NAMES = pa.schema({"geoid": pa.string(), "name": pa.string()})
 _VARIANCE = pa.decimal128(38, PLACES)
@@ -84,7 +84,8 @@ _CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
 def register_codes(session: Session, schema: Schema) -> Fragment:
     """Register the codes of published files by cell, from the marginals of the histogram.
 
-    Whatever reads records decodes them by these, so that the gate on records does not count as they were made.
+    All readers of records decode them with these codes, so that the gate on records counts independently of the code
+    that made them.
     """
     codes = {
         attribute.name: np.array(INPUT_CODES[attribute.name])[schema.marginal(attribute.name).cells]
@@ -118,8 +119,8 @@ def redistricting_table(release: TopDownRelease, name: str) -> Table:
 def tables_recipe(
     session: Session, release: TopDownRelease, *, apart: bool = False, without: Sequence[RedistrictingTable] = ()
 ) -> dict[Table, Recipe]:
-    """The recipe of every table of the asset but those that are left out, from estimates, spine, invariants and design;
-    or if they are `apart`, from the stored tables of each state, and above the states from the estimates.
+    """The recipe of every table of the asset except those `without`, from estimates, spine, invariants and design. If
+    `apart`, tables made by state come from the stored tables of each state, and above the states from the estimates.
 
     The recipes read staged estimates, and work only in the same session.
     """
@@ -142,8 +143,7 @@ def tables_recipe(
 
 
 def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict[Table, Recipe]:
-    """The recipes of the tables that one state has: the rows of the state and of the places in it, from their
-    estimates."""
+    """The recipes of one state's tables: the rows of the state and of the places in it, from their estimates."""
     top, ranges = find_ranges(session, release, state)
     places = stage_places(session, release, state)
     estimates = {
@@ -157,8 +157,8 @@ def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict
 
 
 def unite_tables(session: Session, release: TopDownRelease, tables: Sequence[RedistrictingTable]) -> dict[str, Recipe]:
-    """By name, the recipes of tables that each state has, from those; the rows of the levels above from the
-    estimates."""
+    """By name, the recipes of the tables made by state, from the states' tables; the rows of the levels above come from
+    the estimates."""
     states, places = read_states(session, release), count_places(session, release)
     above = release.levels[: release.levels.index(level_of_states(release.levels))]
     spine, pieces = release.public(SPINE), _pieces([(0, places[level]) for level in above])
@@ -195,7 +195,7 @@ def _count_tables(
         return session.arrow("topdown/places_tabulated", piece, **names), counted
 
     def list_rows(table: RedistrictingTable) -> Iterator[pa.Table]:
-        # A thread adds up one piece, while the one before it is stored.
+        # A thread adds up one piece while the previous one is stored.
         described = (read(table, piece) for piece in pieces)
         with closing(in_threads(lambda piece, _: _add_cells(table, *piece), described, 1)) as rows:
             yield from rows
@@ -250,10 +250,10 @@ def queries(design: TopDownDesign) -> pa.Table:
 
 
 def query_cells(design: TopDownDesign) -> pa.Table:
-    """What each answer counts: a row for each cell of each query, in the order of the answers.
+    """The cells counted by the answers: a row for each cell of each query, in the order of the answers.
 
-    Each attribute and recode of all histograms has a column, with the code that all records counted by the cell have;
-    NULL if the query's cells do not determine it.
+    Each attribute and recode of all histograms has a column, with the code shared by all records in the cell; NULL if
+    the query's cells do not determine it.
     """
     parts = []
     for histogram, query in dict.fromkeys((measured.histogram, measured.query) for measured in design.measured):
@@ -285,10 +285,10 @@ def _determined_codes(schema: Schema, query: str, name: str) -> pa.Array:
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], top: int = 0) -> list[dict[str, int]]:
-    """The bounds of pieces of places by level and number: the first place, and the one after the last; and the numbers,
-    from the least up to but excluding `end`, between which those of all its places lie.
+    """The bounds of pieces of places, by depth and number: the first place, the place after the last, and the range of
+    numbers, from `least` up to but excluding `end`, that contains all numbers of the piece.
 
-    `ranges` are the first numbers, and those after the last, by level from the one of depth `top`."""
+    `ranges` are the first number and the number after the last, by level from depth `top`."""
     firsts, lasts = np.array(ranges).T
     ends = np.cumsum(lasts - firsts)
     cuts = np.arange(0, ends[-1], PLACES_AT_A_TIME)

@@ -1,7 +1,7 @@
-"""The asset `uncertainty`: for every cell of the redistricting tables, its error by the replicates, and a summary.
+"""The asset `uncertainty`: the errors of all cells of the redistricting tables from the replicates, and a summary.
 
-`replicates` makes the replicates, and `mechanisms.topdown.replicates` has the rules. Only public tables are read. A
-gate makes the tables again.
+`replicates` makes the replicates, and `mechanisms.topdown.replicates` has the rules. The asset reads only public
+tables. A gate makes the tables again.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ from resources.warehouse import Recipe, Session
 PLACES_AT_A_TIME = 8192
 
 SIZES = (0, 1, 10, 100, 1_000, 10_000)
-"""The least count of each size of cell."""
+"""The minimum count of each size of cell."""
 
 COLUMNS = {
     "level": "Geographic level",
@@ -80,7 +80,7 @@ def uncertainty_table(release: TreeRelease, name: str) -> Table:
 def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table, Recipe]:
     """The recipe of every table of the asset, from the estimates of the finest level and the replicates.
 
-    The recipes read what this function registers, and work only in the same session.
+    The recipes read relations registered by this function, and work only in the same session.
     """
     recipes: dict[Table, Recipe] = {}
     summary = Summary()
@@ -109,8 +109,8 @@ def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table
 
 
 class Summary:
-    """Sums over all cells of a table at a level, by size of cell, shape (3, sizes): the number of cells, and the sums
-    of distances and of deviations."""
+    """Sums over all cells of a table at a level, by size of cell, shape (3, sizes): the number of cells, the sums of
+    distances and the sums of deviations."""
 
     def __init__(self) -> None:
         self._sums = defaultdict[tuple[str, str], NDArray[np.int64]](lambda: np.zeros((3, len(SIZES)), np.int64))
@@ -122,7 +122,7 @@ class Summary:
         np.add.at(sums[2], size, moments.deviations.ravel())
 
     def list_rows(self, tables: Sequence[str], levels: Sequence[str], replicates: int) -> pa.Table:
-        """A row for each table, level and size that has cells, in the order of tables, levels and sizes."""
+        """A row for each table, level and size with cells, in the order of tables, levels and sizes."""
         rows = []
         for table, level in product(tables, levels):
             for size, (cells, distances, deviations) in enumerate(self._sums[table, level].T.tolist()):
@@ -144,7 +144,8 @@ class Summary:
 def _compute_moments(
     session: Session, release: TopDownRelease, schema: Schema, tables: Sequence[RedistrictingTable]
 ) -> Iterator[tuple[int, int, Moments]]:
-    """The moments of all cells of some tables, side by side: depth of the level, first place, and moments."""
+    """The depth of the level, the first place, and the moments of all cells of the tables side by side, for each batch
+    of places."""
     tree, replicates = read_tree(session, release), release.public(REPLICATES)
     sums = Sums(np.concatenate([[cell.counted for cell in table.cells] for table in tables]))
     read, finest = partial(add_up_finest, session, tree, schema), release.public(release.estimates(release.finest))
@@ -167,7 +168,7 @@ def _split(moments: Moments, tables: Sequence[RedistrictingTable]) -> Iterator[M
 
 
 def list_errors(moments: Moments, replicates: int, depth: int, first: int, *, median: bool = False) -> pa.Table:
-    """The cells that the published tables or a replicate do not leave empty, with their errors."""
+    """The cells that are not 0 in the published tables or a replicate, with their errors."""
     place, position = np.nonzero((moments.estimate != 0) | (moments.squares != 0))
     own = Moments(*(array[place, position] for array in vars(moments).values()))
     errors = compute_intervals(own, replicates, median=median)

@@ -1,15 +1,16 @@
-"""How measurements are estimated. It needs no Dagster, so that `import stirred` does not; declarations are not here."""
+"""The options of estimation. This module does not import Dagster, so that `import stirred` does not either.
+Declarations are not here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 MOST = 2**40
-"""The most persons or units that a place of published measurements may have; sums of them are exact."""
+"""The maximum number of persons or units in a place of published measurements; their sums are exact."""
 
 
 @dataclass(frozen=True)
 class Estimation:
-    """How measurements are estimated; the fields are as those of a release.
+    """The options of estimation, with the meaning of the fields of a release.
 
     Attributes:
         types_first: by default, with full information, the second level.
@@ -24,7 +25,8 @@ class Estimation:
         return not self.own_levels
 
     def complete(self, levels: Sequence[str]) -> "Estimation":
-        """With its default for these levels. Raises DeclarationError for a level that is not above the finest."""
+        """The options with the default of `types_first` for these levels. Raises DeclarationError for a level that is
+        not above the finest."""
         from assets.release.release import DeclarationError
 
         types_first = self.types_first or (None if self.own_levels else levels[min(1, len(levels) - 2)])

@@ -1,10 +1,10 @@
-"""What estimates families, or makes replicates, in parallel: in processes of this machine, of `resources.processes`.
+"""Parallel estimation of families and replicates in processes of this machine, from `resources.processes`.
 
 `mechanisms.topdown` has the mathematics; `estimation` and `replicates` read and write tables. A process of the pool
 imports only this module and the mathematics, and opens no tables.
 
 The same tasks can go to the workers of a Dask cluster (`on_cluster`), which need this project's code. Only estimation
-and replicates send tasks there, and what they send follows from public tables.
+and replicates send tasks there, and these tasks follow from public tables.
 """
 
 import time
@@ -32,18 +32,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _RETRIES = 2
-"""How often a cluster tries a task again whose worker was lost."""
+"""The number of retries of a task whose worker was lost."""
 
 _CONNECT = 30
-"""Seconds in which a cluster must answer, and in which a connection that broke must be there again."""
+"""The seconds within which a cluster must answer and a broken connection must be restored."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The work for a process: consecutive parents, with the families of every histogram, from the child `first`; or for
-    information about the parents, with their measurements, from the parent `first`, and with those of the
-    children by kind if these are added up. Children that lean on their housing units have these, shape (children,), and
-    the number of their state with its τ², if it is estimated."""
+    """The work for a process: consecutive parents, with the families of every histogram, from the child `first`. For
+    information about the parents, from the parent `first`, with the parents' measurements, and with the children's
+    measurements by kind if these are added up. If children lean on their housing units, `units` has the units, shape
+    (children,), `state` the number of their state, and `spread` its τ², once estimated."""
 
     first: int
     parents: int
@@ -57,7 +57,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ReplicateTask:
-    """A replicate that is to be made, by its number from 1, with the key of its noise and all that it follows from."""
+    """A replicate to be made, with its number from 1, the key of its noise and all other inputs."""
 
     replicate: int
     key: bytes = field(repr=False)
@@ -87,7 +87,7 @@ def estimate_task(task: Task) -> Outcome:
 
 
 def spread_task(task: Task) -> tuple[int, Floats]:
-    """The number of the state of a task, whose children lean on their housing units, and the sums of τ²."""
+    """The number of the state of a task whose children lean on their housing units, and the sums for τ²."""
     assert task.units is not None
     assert task.state is not None
     return task.state, measure_spread(task.families[PERSONS.name], task.units)
@@ -113,8 +113,8 @@ def inform_task(task: Task) -> Informed:
 
 
 def make_replicate(task: ReplicateTask) -> tuple[int, Mapping[str, Counts], float]:
-    """The number of a replicate, its counts of the finest level by histogram, and the processor time in seconds; with
-    the errors of `estimate_finest`."""
+    """The number of a replicate, its counts of the finest level by histogram, and the processor time in seconds. Raises
+    errors as `estimate_finest`."""
     started = time.thread_time()
     noise = replicate_noise(task.design, task.key)
     counts = estimate_finest(task.design, task.parents, task.counts, task.limits, noise)
@@ -133,10 +133,10 @@ def on_cluster(
 ) -> Generator[R, None, None]:
     """The results of all tasks, in order, computed by the workers of a Dask cluster.
 
-    Only the two kinds of tasks of this module are sent (any other raises TypeError), which are computed from public
-    tables. A draw's key and exact counts are in neither, and what works on them has no way to a cluster. Raises
-    WorkerError if the cluster cannot be reached, has no workers or other code, is lost, or loses a task three times; or
-    if it needs certificates and there are none.
+    Only the two kinds of tasks of this module are sent (any other raises TypeError). They are computed from public
+    tables and contain neither a draw's key nor exact counts; the code that works on those has no access to a cluster.
+    Raises WorkerError if the cluster cannot be reached, has no workers or different code, is lost, loses a task three
+    times, or needs certificates and none are configured.
     """
     # The package is installed only where a cluster is used.
     from distributed import Client, KilledWorker, Security
@@ -152,7 +152,7 @@ def on_cluster(
             threads = sum(client.nthreads().values())
             if not threads:
                 raise WorkerError(f"the Dask cluster {scheduler} has no workers")
-            # Not by its executor, which never ends a future whose result cannot be fetched.
+            # Not the client's executor, which never ends a future whose result cannot be fetched.
             submit = partial(client.submit, pure=False, retries=_RETRIES)
             yield from order_results(partial(_send, submit, work), tasks, AHEAD * threads)
     except KilledWorker:
@@ -177,7 +177,7 @@ def _with_same_code(work: Callable[[T], R], task: T, digest: str) -> R:
 
 @cache
 def hash_code() -> str:
-    """The SHA-256 of the code that results follow from: this module and the mathematics."""
+    """The SHA-256 of the code behind the results: this module and the mathematics."""
     mathematics = Path(__file__).parents[2] / "mechanisms"
     digest = sha256()
     for path in (Path(__file__), *sorted(mathematics.rglob("*.py"))):
