@@ -1,6 +1,6 @@
 """The components: every kind of dataset and release, and the settings, that a deployment can declare in YAML.
 
-A component is registered by its class in a module of this package and its example in `examples`, both of its name.
+A component is registered by its class in a module of this package and its example in `examples`, both under its name.
 """
 
 from importlib import import_module
@@ -15,5 +15,5 @@ globals().update({name: getattr(module, name) for module in _modules for name in
 
 
 def __getattr__(name: str) -> Any:
-    """Refuse any other name; type checkers learn from it that there are components."""
+    """Refuse any other name. From this function, type checkers learn that the components exist."""
     raise AttributeError(f"there is no component {name}; there are {', '.join(__all__)}")

@@ -1,4 +1,4 @@
-"""The components of datasets: a source declared in YAML becomes the asset of its CEF.
+"""The components of datasets, which turn a source declared in YAML into the asset of its CEF.
 
 This module turns YAML into declarations. Their fields are in `assets.release.dataset`, the layouts in `assets.cef`.
 """
@@ -52,7 +52,7 @@ _PATH = TypeAdapter(SourcePath)
 _DESCRIPTIONS = {name: field.description for name, field in CensusDeclaration.model_fields.items()}
 
 FillIn = Callable[[str, str | None], str | None]
-"""Fills in the template variables of a path, given the field that declares it and the path, if it is declared."""
+"""Fills in the template variables of a path, from the field that declares it and the path, if it is declared."""
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Dataset(DeclaredComponent):
         return declaration
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        # Reading files needs the libraries that a declaration does without.
+        # Reading files needs libraries that a declaration does not.
         from assets.cef.asset import build_cef
 
         cef, checks, *by_part = build_cef(self.declaration, context.project_root)
@@ -112,7 +112,7 @@ class Dataset(DeclaredComponent):
 
 
 class NamedAttributes(Declaration):
-    """The YAML attributes of every dataset that is declared by other fields than those of `DatasetDeclaration`."""
+    """The YAML attributes of every dataset whose fields differ from those of `DatasetDeclaration`."""
 
     declares = "dataset"
 
@@ -133,7 +133,7 @@ class DatasetAttributes(NamedAttributes):
 
 
 class FileAttributes(DatasetAttributes):
-    """The YAML attributes of every such dataset that is read from files."""
+    """The YAML attributes of every such dataset read from files."""
 
     model_config = ConfigDict(json_schema_extra=require_cap)
 
@@ -145,7 +145,7 @@ class FileAttributes(DatasetAttributes):
     partitions: Partitions | SkipJsonSchema[None] = Field(None, description=_DESCRIPTIONS["partitions"])
 
     def shared(self) -> dict[str, Any]:
-        """The attributes that are fields of the declaration too."""
+        """The attributes that are also fields of the declaration."""
         return {field: getattr(self, field) for field in FileAttributes.model_fields}
 
 
@@ -280,7 +280,7 @@ class PublishedAttributes(NamedAttributes):
     )
 
     def described(self) -> dict[str, Any]:
-        """The attributes that are fields of the declaration too."""
+        """The attributes that are also fields of the declaration."""
         return {field: getattr(self, field) for field in ("name", "title", "description", "source")}
 
 

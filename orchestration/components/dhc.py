@@ -24,7 +24,7 @@ class DHC(ReleaseComponent):
     microdata and noisy measurements of persons, households and units."""
 
     redistricting: TopDown | None = field(default=None, compare=False)
-    """The component that the field `consistent_with` names, once it is looked up among the others."""
+    """The component that the field `consistent_with` names, after its lookup among the others."""
 
     declared_by = DHCDeclaration
     release_type = DHCRelease

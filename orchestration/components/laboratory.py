@@ -27,7 +27,7 @@ from orchestration.components.scaffolding import JobComponent
 from resources.project import deployment_folders
 
 PARTITION_RANGE_START, PARTITION_RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
-"""Dagster's tags of a run that makes a range of partitions: of the whole grid, from its first part to its last."""
+"""Dagster's tags of a run that makes a range of partitions: the whole grid, from its first part to its last."""
 
 
 class Methods(Part):
@@ -111,7 +111,7 @@ class Laboratory(JobComponent):
         self.dataset(datasets)
 
     def dataset(self, datasets: Mapping[str, DatasetDeclaration]) -> DatasetDeclaration:
-        """The dataset that it compares methods on. Raises DeclarationError if there is none of that name, it is not
+        """The dataset on which it compares methods. Raises DeclarationError if there is none of that name, it is not
         synthetic, or it lacks columns."""
         dataset = datasets.get(self.declaration.dataset)
         if dataset is None:

@@ -1,4 +1,4 @@
-"""The component that says who publishes, once for all releases of a deployment."""
+"""The component that names the publisher, once for all releases of a deployment."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,12 @@ class PublisherSettings(DeclaredComponent):
     declared_by = Publisher
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Nothing: releases look it up."""
+        """No definitions: releases look the publisher up."""
         return dg.Definitions()
 
 
 def declared_publisher(tree: dg.ComponentTree) -> Publisher:
-    """Who publishes, as the deployment declares it. Raises DeclarationError if it is declared more than once."""
+    """The declared publisher of the deployment. Raises DeclarationError if it is declared more than once."""
     declared = [item.declaration for item in tree.get_all_components(PublisherSettings)]
     if len(declared) > 1:
         raise DeclarationError(

@@ -38,8 +38,8 @@ class Reestimation(UnchargedComponent):
         publisher: Publisher,
         root: Path,
     ) -> Declared:
-        """The declared reestimation. Raises DeclarationError if the release is not declared, is none by TopDown, or
-        does not publish its noisy measurements with all that is exact in it."""
+        """The declared reestimation. Raises DeclarationError if the release is not declared, is not by TopDown, or does
+        not publish its noisy measurements and all its invariants."""
         declaration: ReestimationDeclaration = self.declaration
         given = Measurements(
             declaration.dataset, declaration.source, declaration.description, source=declaration.source

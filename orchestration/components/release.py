@@ -1,6 +1,6 @@
-"""What the components of all releases share: their common fields, their definitions, and the lookup of their dataset.
+"""The common parts of the components of all releases: their fields, their definitions, and the lookup of their dataset.
 
-Nothing here depends on the mechanism. Each mechanism declares its own fields in a module of its own.
+This module does not depend on the mechanism. Each mechanism declares its own fields in a module of its own.
 """
 
 from abc import ABC, abstractmethod
@@ -21,10 +21,10 @@ from orchestration.environment import read_published_address
 from orchestration.following import PUBLICATION_OF
 
 COMPONENTS = "orchestration.components"
-"""The package that files name components by."""
+"""The package by which files name components."""
 
 _ABOVE = __name__.removesuffix("orchestration.components.release")
-"""What the names of the layers begin with: nothing in a checkout, `stirred.` where Stirred is installed."""
+"""The prefix of the names of the layers: empty in a checkout, `stirred.` in an installation."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class DeclaresReleases(DeclaredComponent, ABC):
 
     @abstractmethod
     def releases(self, others: "Sequence[DeclaresReleases]" = ()) -> "Sequence[ReleaseComponent]":
-        """The releases that it declares, which may be made of `others`, all that the deployment declares."""
+        """The releases that it declares, which may depend on `others`, all declarations of the deployment."""
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         from orchestration.release_definitions import define_release
@@ -65,8 +65,8 @@ class ReleaseComponent(DeclaresReleases):
 
     @property
     def method(self) -> type[Any]:
-        """How a release of this kind is charged, drawn, checked and published. It is imported here, because it imports
-        every stage and kernel, and only what runs or plans needs it."""
+        """The class that charges, draws, checks and publishes a release of this kind. The import is here because it
+        loads every stage and kernel, which only runs and plans need."""
         return resolve_name(f"{_ABOVE}{self.method_name}")
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
@@ -75,7 +75,7 @@ class ReleaseComponent(DeclaresReleases):
         return self.release_type.from_declaration(*given, **self.sources(dataset, published))
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
-        """The fields of the release that follow from more than its declaration and its dataset; none by default."""
+        """The fields of the release that depend on more than its declaration and its dataset; none by default."""
         return {}
 
     def releases(self, others: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
@@ -87,7 +87,7 @@ class ReleaseComponent(DeclaresReleases):
 
     @property
     def rounds(self) -> Sequence[str]:
-        """The names of the rounds of runs in which stages are made in partitions, in order; none without partitions."""
+        """The names of the rounds in which runs make stages in partitions, in order; empty without partitions."""
         rounds: Sequence[str] = self.declaration.rounds
         return rounds
 
@@ -97,7 +97,7 @@ class ReleaseComponent(DeclaresReleases):
 
     @property
     def draft(self) -> BaseModel:
-        """The declaration whose fields a plan tries."""
+        """The declaration whose fields a plan varies."""
         declaration: BaseModel = self.declaration
         return declaration
 
@@ -107,7 +107,7 @@ class ReleaseComponent(DeclaresReleases):
         return self.draft
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
-        """The same release with these fields as those of `draft`. Raises ValidationError if they are not valid."""
+        """The same release with these fields of `draft`. Raises ValidationError if they are not valid."""
         return replace(self, declaration=self.declared_by.model_validate(given))
 
     @property

@@ -33,7 +33,7 @@ class SafeTabH(ReleaseComponent):
     """Household type and tenure of detailed race and ethnicity groups (Detailed DHC-B)."""
 
     persons: SafeTabP | None = field(default=None, compare=False)
-    """The component that the field `detail` names, once it is looked up among the others."""
+    """The component that the field `detail` names, after its lookup among the others."""
 
     declared_by = SafeTabHDeclaration
     release_type = SafeTabHRelease

@@ -1,7 +1,7 @@
-"""What all components share: their attributes are checked as a declaration, and each has a complete example.
+"""The common parts of all components: the check of their attributes as a declaration, and a complete example of each.
 
-`dg scaffold defs` and, for a census, `stirred new release` write the example with its comments. The names of dataset
-and release follow from the folder: `dg scaffold defs …PermutationSwapping town/tenure` declares town/tenure.
+`dg scaffold defs` and, for a census, `stirred new release` write the example with its comments. The folder determines
+the names of dataset and release: `dg scaffold defs …PermutationSwapping town/tenure` declares town/tenure.
 """
 
 import json
@@ -21,7 +21,7 @@ from orchestration.proposal import propose_name
 EXAMPLES = Path(__file__).with_name("examples")
 
 DATASET = "dataset"
-"""The folder of a dataset's own declaration, below that of the dataset."""
+"""The folder of a dataset's own declaration, inside the dataset's folder."""
 
 
 def fill_in_example(
@@ -32,14 +32,14 @@ def fill_in_example(
     persons: str = "persons",
     redistricting: str = "redistricting",
 ) -> str:
-    """The example of a component, given by its full name, for this dataset and release, the states of the dataset, its
-    release of detailed groups of persons, and its redistricting release."""
+    """The example of a component, given by its full name, for this dataset and release, with the states of the dataset,
+    its release of detailed groups of persons, and its redistricting release."""
     text = (EXAMPLES / f"{component.rpartition('.')[2]}.yaml").read_text(encoding="utf-8")
     filled = {"type": component, "dataset": dataset, "release": release, "persons": persons}
     filled["redistricting"] = redistricting
     codes = list(map(str, states))
     filled["states"] = json.dumps(codes)
-    # For a component that releases Puerto Rico by itself.
+    # For a component that releases Puerto Rico separately.
     filled["states_apart"] = json.dumps([code for code in codes if code != PUERTO_RICO] or codes)
     for field, value in filled.items():
         text = text.replace(f"{{{field}}}", value)
@@ -50,7 +50,7 @@ class ExampleScaffolder(dg.Scaffolder):
     """Writes the example of a component into its `defs.yaml`."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
-        """Write the example, or what Dagster writes for a component without one or for a Python file."""
+        """Write the example, or Dagster's own output for a component without an example or for a Python file."""
         example = EXAMPLES / f"{request.type_name.rpartition('.')[2]}.yaml"
         if request.scaffold_format != "yaml" or not example.exists():
             dg.scaffold_component(request)
@@ -67,14 +67,14 @@ class ExampleScaffolder(dg.Scaffolder):
 @dg.scaffold_with(ExampleScaffolder)
 @dataclass
 class DeclaredComponent(dg.Component, dg.Resolvable):
-    """A component whose attributes are those of a declaration."""
+    """A component whose attributes form a declaration."""
 
     declaration: Any
 
     declared_by: ClassVar[type[BaseModel]]
     """The attributes."""
     produces: ClassVar[Sequence[str]] = ()
-    """The kinds of definitions that it has, for Dagster."""
+    """The kinds of its definitions, for Dagster."""
 
     @classmethod
     def model(cls) -> type[BaseModel]:
@@ -92,7 +92,7 @@ class DeclaredComponent(dg.Component, dg.Resolvable):
 
 
 class JobComponent(DeclaredComponent, ABC):
-    """A component whose job makes something of a dataset without a draw of its own, such as a laboratory."""
+    """A component whose job makes results from a dataset without a draw of its own, such as a laboratory."""
 
     @property
     def named(self) -> str:
@@ -106,9 +106,9 @@ class JobComponent(DeclaredComponent, ABC):
     @property
     @abstractmethod
     def in_words(self) -> str:
-        """What it is, that it charges nothing, and where its results are, for whoever asks for a release."""
+        """Its kind, that it charges nothing, and the place of its results, for a user who asks for a release."""
 
     @abstractmethod
     def require(self, datasets: Mapping[str, Any], others: Sequence[Any]) -> None:
-        """Raise DeclarationError unless it can be made from what else is declared: datasets by name, and components
+        """Raise DeclarationError unless it can be made from the other declarations: datasets by name, and components
         that declare releases."""

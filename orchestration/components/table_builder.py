@@ -126,7 +126,7 @@ class TableBuilder(DeclaresReleases):
         by: Sequence[str],
         where: Mapping[str, Sequence[str | None]],
     ) -> tuple[list[str], pa.Table]:
-        """As `answer`, by a release of quantiles or moments: what its `question` answers."""
+        """As `answer`, by a release of quantiles or moments: the answer to its `question`."""
         from assets.table_builder.statistics_asking import answer
 
         return answer(published, question, arguments, by, where)
@@ -140,7 +140,8 @@ class TableBuilder(DeclaresReleases):
 
     @staticmethod
     def describe_categories(files: "PublishedTables", *, codes: bool) -> Callable[[str, Any], str]:
-        """How a category of a variable is written, as `--where` takes it, and with its label unless only codes are."""
+        """A function that writes a category of a variable as `--where` takes it, with its label unless `codes` is
+        set."""
         from assets.table_builder.asking import read_labels, write_category
 
         labels = {} if codes else read_labels(files)

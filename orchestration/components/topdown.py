@@ -31,7 +31,7 @@ class TopDown(ReleaseComponent):
 
     @staticmethod
     def add_up_places(files: "PublishedTables", places: Path, tables: Sequence[str]) -> "pa.Table":
-        """The sum of the places of a file, as `assets.topdown.asking.add_up_places`."""
+        """The sum of the places in a file, as `assets.topdown.asking.add_up_places`."""
         from assets.release.codes import read_codes
         from assets.topdown.asking import add_up_places
 

@@ -1,4 +1,4 @@
-"""What the components of a retabulation and of a reestimation share. What each of them makes is in its own module."""
+"""The common parts of the components of a retabulation and of a reestimation. Each has its own module for the rest."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from resources.project import deployment_folders
 
 @dataclass
 class UnchargedComponent(JobComponent):
-    """What is made from published data alone, such as a release's, and published as files. Nothing is charged."""
+    """A product made from published data alone, such as a release's, and published as files, without a charge."""
 
     produces = ("asset", "asset_check", "job", "schedule")
 
     kind: ClassVar[str]
-    """What it is called, in words."""
+    """Its kind, in words."""
 
     @abstractmethod
     def find(
@@ -34,11 +34,11 @@ class UnchargedComponent(JobComponent):
         publisher: Publisher,
         root: Path,
     ) -> Any:
-        """What is declared. Raises DeclarationError if it cannot be made from what else is declared."""
+        """The declared objects. Raises DeclarationError if it cannot be made from the other declarations."""
 
     @abstractmethod
     def build(self, found: Any) -> dg.Definitions:
-        """The assets and checks of what was found. Raises DeclarationError if it could not be written."""
+        """The assets and checks of the objects found. Raises DeclarationError if the product could not be written."""
 
     @property
     def in_words(self) -> str:
@@ -51,7 +51,7 @@ class UnchargedComponent(JobComponent):
     def find_source(
         self, datasets: Mapping[str, DatasetDeclaration], others: Sequence[DeclaresReleases]
     ) -> tuple[DatasetDeclaration, ReleaseComponent]:
-        """The dataset, and the release that it is `of`. Raises DeclarationError unless both are declared."""
+        """The dataset, and the release named by the field `of`. Raises DeclarationError unless both are declared."""
         declaration = self.declaration
         dataset = datasets.get(declaration.dataset)
         component = {each.named: each for each in releases_of(others)}.get(f"{declaration.dataset}/{declaration.of}")
