@@ -1,4 +1,4 @@
 """Protection losses as exact values, DP specifications, and their composition.
 
-`resources.ledger` records what was spent; each mechanism's package derives its loss from its parameters.
+`resources.ledger` records the spending; each mechanism's package derives its loss from its parameters.
 """

@@ -14,13 +14,13 @@ from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Infi
 from mechanisms.accounting.pairs import CappedPair, GaussianPair, LaplacePair, LossPair, Pair, SpreadPair, TabulatedPair
 
 CUT = 12.5
-"""The standard deviations of a discrete Gaussian beyond which outcomes count as told apart with certainty."""
+"""The standard deviations of a discrete Gaussian beyond which outcomes count as distinguished with certainty."""
 
 LARGEST_VARIANCE = 10**9
-"""The largest σ² of which every outcome is listed. Beyond it, only ρ = d²/2σ² is used."""
+"""The largest σ² for which every outcome is listed. Beyond it, only ρ = d²/2σ² is used."""
 
 LEAST_SPREAD_VARIANCE = 30
-"""The least σ² of which more than ρ is used where a change is spread over numbers that are not known."""
+"""The least σ² for which more than ρ is used if a change is spread over unknown numbers."""
 
 SMOOTHING, SMOOTHED = Fraction(3, 2), 6e-13
 """r² of a spread change, and a bound on its κ."""
@@ -41,7 +41,8 @@ POINTS = 1000
 """The points of the bound of a ρ-zCDP curve, on either side of ε = 0."""
 
 LARGEST_EPSILON, LARGEST_BELOW = 500.0, 30.0
-"""The greatest |ε| of these points, above and below 0. More is told apart with certainty, or is not told apart."""
+"""The greatest |ε| of these points, above and below 0. Beyond, outcomes are distinguished with certainty, or not at
+all."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class Atoms:
         losses: finite losses in any order, shape (atoms,).
         masses: their probabilities, shape (atoms,), with relative errors below 10^-12.
         infinite: the probability of outcomes that are impossible under Q.
-        cut: a bound on the probability of the outcomes that were left out. It counts as infinite loss.
-        times: how many independent measurements have this loss.
+        cut: a bound on the probability of omitted outcomes. It counts as infinite loss.
+        times: the number of independent measurements with this loss.
     """
 
     losses: NDArray[np.float64]
@@ -63,7 +64,7 @@ class Atoms:
     times: int = 1
 
     def estimate_distance(self) -> float:
-        """About δ(0) of one of these measurements."""
+        """The approximate δ(0) of one of these measurements."""
         return self.infinite - float(self.masses @ np.expm1(np.minimum(0.0, -self.losses)))
 
 
@@ -108,7 +109,7 @@ def _(pair: SpreadPair, times: int) -> Atoms:
 
 @find_atoms.register
 def _(pair: LaplacePair, times: int) -> Atoms:
-    """Of so many outcomes that they are grouped, each has the greatest loss of its group, which bounds the loss."""
+    """If there are so many outcomes that they are grouped, each gets the greatest loss of its group, an upper bound."""
     rate, size = float(1 / pair.scale), math.ceil(pair.shift / LARGEST_STEPS)
     begins = np.arange(1, pair.shift, size, dtype=np.float64)
     lengths = np.diff(begins, append=float(pair.shift))
@@ -182,7 +183,7 @@ def _bound_concentrated(rho: float) -> Atoms:
 
     With x = α − 1, δ(ε) is at most exp(x(ρα − ε)) · x^x / α^α for every x > 0 (Canonne, Kamath and Steinke 2020,
     Proposition 12), and at −ε by the same for the other order: δ(−ε) = 1 − e^−ε + e^−ε δ(ε). The curve is convex in
-    e^ε, so that the lower hull of these bounds at some ε bounds it everywhere.
+    e^ε, so the lower hull of these bounds at some ε bounds it everywhere.
     """
     if rho == 0:
         return Atoms(np.zeros(1), np.ones(1))
@@ -192,7 +193,7 @@ def _bound_concentrated(rho: float) -> Atoms:
     logarithms = x * (rho * (1 + x) - epsilons) - x * np.log1p(1 / x) - np.log1p(x)
     above = np.exp(np.minimum(logarithms.min(axis=0), 0.0))
     below = (-np.expm1(-epsilons) + np.exp(-epsilons) * above)[epsilons < LARGEST_BELOW]
-    # Less 1, so that their differences are precise where ρ is small.
+    # These are less 1, so that differences are precise if ρ is small.
     ratios = np.concatenate(([-1.0], np.expm1(-epsilons[: below.size][:0:-1]), np.expm1(epsilons)))
     deltas = np.concatenate(([1.0], below[:0:-1], above))
     corners = [0]

@@ -1,4 +1,4 @@
-"""The total loss of several releases on one data set, in each output premetric in which there is one.
+"""The total loss of several releases on one data set, in each output premetric that has a total.
 
 All losses are for the same unit; `specification` determines which releases protect which unit. Pure DP implies zCDP,
 and both imply approximate DP at any δ; the converses are false. A total in one of the three therefore accepts the
@@ -30,7 +30,7 @@ _GUARD_DIGITS = 40
 
 
 def bun_steinke(loss: ConcentratedLoss, delta: Fraction, places: int = PLACES) -> Decimal:
-    """ε for δ by Bun and Steinke, rounded up: what the Census Bureau states for the 2020 Census."""
+    """ε for δ by Bun and Steinke, rounded up: the Census Bureau's statement for the 2020 Census."""
     require_delta(delta)
     if loss.rho == 0:
         return round_up(loss.rho, places)
@@ -62,7 +62,7 @@ def canonne_kamath_steinke_above(rho: Fraction, delta: Fraction, x: Fraction, di
 
 
 def _best_order_less_one(rho: Fraction, delta: Fraction) -> Decimal:
-    """The x at which ε(x) is least, to 20 digits or so: ε'(x) = ρ - (L - ln(1 + x))/x² is 0 where ρx² + ln(1 + x) = L.
+    """The x at which ε(x) is least, to about 20 digits: ε'(x) = ρ - (L - ln(1 + x))/x² is 0 where ρx² + ln(1 + x) = L.
     The left side grows from 0, so exactly one x solves this, and neither term exceeds L there. Near the minimum, an
     error in x changes ε only to second order."""
     lost = -as_decimal(1 - delta).adjusted()  # the leading digits that cancel in L, and in ln(1 + x)
@@ -130,7 +130,7 @@ def compose_concentrated(losses: Iterable[Loss]) -> ConcentratedLoss:
 @dataclass(frozen=True)
 class Conversion:
     """The part of a total in approximate DP that is converted from zCDP. Every other ε is added to it unchanged.
-    `epsilon` holds at the δ that the releases' own δs leave. With `takes_pure`, pure losses are converted too, as
+    `epsilon` holds at the rest of δ after the releases' own δs. With `takes_pure`, pure losses are converted too, as
     ε²/2."""
 
     loss: ConcentratedLoss

@@ -1,21 +1,21 @@
 """Privacy curves δ(ε) of several independent measurements together, bounded from above and below.
 
-`pairs` has the pairs (P, Q) that dominate the measurements, and `atoms` their losses. These are independent under P, so
-that with L = L₁ + … + Lₙ the release has δ(ε) = E[max(0, 1 − e^(ε − L))], where an infinite loss counts as 1.
+`pairs` has the pairs (P, Q) that dominate the measurements, and `atoms` their losses. These losses are independent
+under P, so with L = L₁ + … + Lₙ the release has δ(ε) = E[max(0, 1 − e^(ε − L))], where an infinite loss counts as 1.
 
 **Upper bound.** Each atom of a loss is divided between its neighbors on a grid of step h so that E[e^−L] stays: the
 connect-the-dots rounding of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022). It replaces every curve by chords,
 which are not below it, and composition keeps that order. L' is the loss after rounding. Its distribution is a
 convolution, by FFT, tilted by e^(θL') with the θ that makes ε the mean, so that errors in floating point are relative
 to the probabilities near ε. The narrowest parts are added up first, eight at a time, on a window outside of which their
-sum has 10^-16 at most on either side (Chernoff). This rest wraps around it, and counts as an error. Added to the result
-are bounds of the outcomes cut off, of L' beyond the last window, of the FFT's error, and `ROUNDING` for all else.
+sum has 10^-16 at most on either side (Chernoff). This rest wraps around it, and counts as an error. The result includes
+bounds on the outcomes cut off, on L' beyond the last window and on the FFT's error, and `ROUNDING` for everything else.
 
 **The FFT's error.** Each output of a transform of length N adds up its inputs in log₂N steps, with factors of
 modulus 1. With u = 2^-53, its error is at most 8u·log₂N times the sum of the inputs' moduli, which is 1 here. The
-spectra are bounded by 1, so that the error of a product of K is at most the sum of theirs and of K roundings, also
-where its factors are sums that have errors of their own. By Parseval, Cauchy and Schwarz, a sum of outputs with weights
-w errs by at most that times the Euclidean norm of w.
+spectra are bounded by 1, so the error of a product of K of them is at most the sum of their errors and of K roundings,
+even if its factors are sums with errors of their own. By Parseval, Cauchy and Schwarz, a sum of outputs with weights w
+errs by at most that times the Euclidean norm of w.
 
 **Lower bound.** Write L' = L + D, the sum of n roundings Dᵢ. Given L, these are independent, E[e^−Dᵢ] = 1, and each
 lies in an interval of length h. So by Hoeffding's lemma |D| exceeds r = s + nh²/8 with probability at most
@@ -43,10 +43,10 @@ GAP = 1e-3
 """The largest difference between the upper and the lower bound of an ε."""
 
 ROUNDING = 1e-8
-"""What is added to δ, relatively, for sums in floating point."""
+"""The relative addition to δ for sums in floating point."""
 
 _OF_MASSES, _OF_LOSSES = 1e-12, 1e-13
-"""The same for each part's masses, and what is added to ε, relatively to the largest loss of each part."""
+"""The same for each part's masses, and the addition to ε relative to the largest loss of each part."""
 
 _OUTSIDE = 1e-16
 """The most tilted probability beyond the window."""
@@ -61,7 +61,7 @@ _BATCH = 256
 """The most parts whose points are in memory at once."""
 
 _BINS = 4_000
-"""Into which the points of a group are put to see how far their sum reaches."""
+"""The bins of a group's points, from which the reach of their sum is found."""
 
 _DEVIATIONS = 8.6
 """The standard deviations beyond which a normal distribution has `_OUTSIDE`."""
@@ -85,7 +85,8 @@ class CurveError(ArithmeticError):
 @dataclass(frozen=True)
 class _Part:
     """The loss of a part, or of several together, on the grid: multiples of the step, shape (atoms,), and their
-    probabilities. It occurs several times. `error` bounds the Euclidean norm of the errors of the probabilities."""
+    probabilities. The part occurs `times` times. `error` bounds the Euclidean norm of the errors of the
+    probabilities."""
 
     places: NDArray[np.int64]
     masses: NDArray[np.float64]
@@ -134,13 +135,13 @@ class Curve:
 
     def bound_epsilon(self, delta: float, gap: float = GAP) -> Bounds:
         """Bounds of the least ε >= 0 with δ(ε) <= `delta`, 0 < δ < 1. Both are infinite if outcomes that rule out a
-        record are more probable than δ. They differ by the gap at most, for ε below 1 by as much of ε. Raises
-        CurveError otherwise."""
+        record are more probable than δ. They differ by at most the gap, for ε below 1 relative to ε. Raises CurveError
+        otherwise."""
         if self._infinite + self._cut >= delta:
             return Bounds(math.inf if self._infinite >= delta else 0.0, math.inf)
         if self._moments.most <= 0:
             return Bounds(0.0, 0.0)
-        # δ(0) is that of each part or more.
+        # δ(0) is at least the δ(0) of each part.
         if all(part.estimate_distance() <= delta for part in self._atoms) and self.bound_delta(0.0, gap).upper <= delta:
             return Bounds(0.0, 0.0)
         theta = self._find_theta(lambda theta: self._moments.estimate_delta(theta) > math.log(delta), gap)
@@ -163,7 +164,7 @@ class Curve:
         raise CurveError(f"ε at δ = {delta:g} lies from {lowest:g} to {highest:g}, which is not close enough")
 
     def bound_delta(self, epsilon: float, gap: float = GAP) -> Bounds:
-        """Bounds of δ(ε), as far apart as a difference of ε by about the gap makes them."""
+        """Bounds of δ(ε), as far apart as its values at two ε that differ by about the gap."""
         if not self._atoms:
             return Bounds(1.0, 1.0)
         theta = self._find_theta(lambda theta: self._moments.at(theta)[1] < epsilon, gap)
@@ -229,7 +230,7 @@ class Curve:
             divided = np.split(weights, moments.starts[1:])
             sums.append(_add_up([_tilt(part, own) for part, own in zip(parts, divided, strict=True)]))
         whole = _add_up(sums) if len(sums) > 1 else sums[0]
-        # With two points on either side of all losses.
+        # Two points are added on either side of all losses.
         first, entries = int(whole.places[0]) - 2, np.pad(whole.masses, 2)
         return _Window(step, first, theta, log_moment, entries, 2 * _OUTSIDE, whole.error)
 
@@ -245,7 +246,7 @@ class Curve:
         imprecise = scale * norm * window.error
         beyond = window.outside * float(scale[-1])
         upper = expected * (1 + self._rounding) + imprecise + beyond + self._infinite + self._cut
-        # No finite loss is above the sum of all largest ones, each rounded up by less than a step.
+        # A finite loss is at most the sum of all largest ones, each rounded up by less than a step.
         upper[window.epsilons > self._moments.most + self._parts * step] = self._infinite + self._cut
 
         rare = _RARE * delta
@@ -289,13 +290,13 @@ class _Moments:
         return largest + np.log(sums), weights / np.repeat(sums, self._sizes)
 
     def estimate_delta(self, theta: float) -> float:
-        """About ln δ at the mean of the tilted loss, by the saddle point."""
+        """The approximate ln δ at the mean of the tilted loss, by the saddle point."""
         log_moment, mean, variance = self.at(theta)
         return log_moment - theta * mean - math.log(max(1.0, theta * (theta + 1) * math.sqrt(2 * math.pi * variance)))
 
 
 def _merge(pairs: Iterable[Pair]) -> Mapping[Pair, int]:
-    """How often each pair occurs. All ρ without a known noise are one ρ."""
+    """The number of times that each pair occurs. All ρ without a known noise become one ρ."""
     counts = Counter(pairs)
     concentrated = [pair for pair in counts if isinstance(pair, LossPair) and isinstance(pair.loss, ConcentratedLoss)]
     total = compose_concentrated(pair.loss for pair in concentrated for _ in range(counts.pop(pair)))
@@ -326,7 +327,7 @@ def _round(atoms: Atoms, step: float) -> _Part:
 
 
 def _tilt(part: _Part, weights: NDArray[np.float64]) -> _Part:
-    """The part with its tilted probabilities, without those that are negligible even together."""
+    """The part with its tilted probabilities, except those that are negligible even together."""
     likely = weights > _OUTSIDE / weights.size
     return _Part(part.places[likely], weights[likely], part.times, _OUTSIDE)
 
@@ -380,7 +381,7 @@ def _convolve(parts: Sequence[_Part]) -> _Part:
 
 
 def _bin(part: _Part, most: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """The least and the greatest place of each of so many bins at most, and the probabilities."""
+    """The least and the greatest place of each of at most `most` bins, and the probabilities."""
     starts = np.arange(0, part.places.size, -(-part.places.size // most))
     lowest, highest = (of.reduceat(part.places, starts).astype(np.float64) for of in (np.minimum, np.maximum))
     return lowest, highest, np.add.reduceat(part.masses, starts)

@@ -1,4 +1,4 @@
-"""Protection losses as exact values: pure DP (ε), zCDP (ρ), approximate DP (ε, δ), and none that is finite (ε = ∞).
+"""Protection losses as exact values: pure DP (ε), zCDP (ρ), approximate DP (ε, δ), and infinite loss (ε = ∞).
 
 Swapping's ε is the logarithm of a rational number and a cap is rational, so ε is stored as a rational number plus the
 logarithm of one. Sums are then exact, and every comparison is decided. `composition` adds losses of several kinds.
@@ -153,8 +153,8 @@ class ApproximateLoss:
 
     def of_group(self, size: int) -> "ApproximateLoss":
         """Group privacy: ε becomes kε and δ becomes δ(1 + e^ε + … + e^((k-1)ε)), rounded up, for a size k: each further
-        unit multiplies the δ so far by e^ε and adds δ. Raises ValueError if δ grows to 1 or more, which guarantees
-        nothing."""
+        unit multiplies the δ so far by e^ε and adds δ. Raises ValueError if δ grows to 1 or more, which is no
+        guarantee."""
         if size < 1:
             raise ValueError(f"a group has at least one unit, not {size}")
         rational, argument = self.epsilon.rational, self.epsilon.argument
@@ -180,8 +180,8 @@ class ApproximateLoss:
 
 @dataclass(frozen=True)
 class CurveLoss(ApproximateLoss):
-    """A cap (ε, δ) on the privacy curve of all charges together, or a bound of that curve, as `risks.compose_charges`
-    makes it."""
+    """A cap (ε, δ) on the privacy curve of all charges together, or a bound of that curve from
+    `risks.compose_charges`."""
 
     basis: ClassVar[str] = " by the curve"
 

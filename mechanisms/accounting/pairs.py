@@ -1,13 +1,13 @@
-"""Dominating pairs: the two distributions of outcomes that a part of a release tells apart best.
+"""Dominating pairs: for a part of a release, the two distributions of outcomes that are easiest to distinguish.
 
-A pair (P, Q) dominates a measurement if δ(ε) = sup_S P(S) − e^ε Q(S) is, at every ε, not below that of any neighbors in
-either order (Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic Function", 2022).
-Measurements with independent noise are then dominated by the product of their pairs, whose privacy losses L = ln P/Q
-are independent. `curves` composes them.
+A pair (P, Q) dominates a measurement if δ(ε) = sup_S P(S) − e^ε Q(S) is, at every ε, not below the δ(ε) of any
+neighbors in either order (Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic Function",
+2022). Measurements with independent noise are then dominated by the product of their pairs, whose privacy losses L = ln
+P/Q are independent. `curves` composes them.
 
 The noise of a cell is N under Q, and d + N under P. All noise here is log-concave on the integers, so P/Q increases,
 the best tests are thresholds, and their power increases with d. So the pair of the largest shift of a cell dominates
-the pairs of all smaller shifts, and that of a cell which does not change.
+the pairs of all smaller shifts, and the pair of an unchanged cell.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from typing import Any, ClassVar
 from mechanisms.accounting.losses import Loss
 
 MOST_OUTCOMES = 1_000
-"""The most outcomes of tables that are recorded: some 50,000 characters."""
+"""The most recorded outcomes of tables: about 50,000 characters."""
 
 
 class Pair:
     """A dominating pair. Equal pairs are composed together."""
 
     def as_record(self) -> dict[str, Any] | None:
-        """Exact plain values, of which `read_pair` makes an equal pair; None for a pair that is not recorded."""
+        """Exact plain values, from which `read_pair` makes an equal pair; None for a pair that is not recorded."""
         return None
 
 
@@ -100,8 +100,8 @@ class SpreadPair(NoisePair):
 
 @dataclass(frozen=True)
 class TabulatedPair(Pair):
-    """The worst of several pairs at every ε anew. A pair is a sequence of the exact probabilities of its outcomes under
-    P and Q."""
+    """The worst of several pairs, at each ε separately. A pair is a sequence of the exact probabilities of its outcomes
+    under P and Q."""
 
     distribution = "tables"
 
@@ -116,9 +116,9 @@ class TabulatedPair(Pair):
 
 @dataclass(frozen=True)
 class LossPair(Pair):
-    """What is known of a measurement by its loss alone.
+    """A pair that follows from a measurement's loss alone.
 
-    For (ε, δ): with probability δ the outcomes are told apart, and otherwise the loss is ε or −ε (Kairouz, Oh and
+    For (ε, δ): with probability δ the outcomes are distinguished, and otherwise the loss is ε or −ε (Kairouz, Oh and
     Viswanath, 2015, whose pair dominates every such mechanism). For ρ-zCDP: the greatest curve that the conversion by
     Canonne, Kamath and Steinke allows in both orders.
     """
@@ -127,7 +127,7 @@ class LossPair(Pair):
 
 
 def read_pair(record: dict[str, Any]) -> Pair:
-    """The pair of a record of `as_record`. Raises KeyError for a distribution that is unknown."""
+    """The pair of a record of `as_record`. Raises KeyError for an unknown distribution."""
     if record["distribution"] == TabulatedPair.distribution:
         tables = record["tables"]
         return TabulatedPair(frozenset(tuple((Fraction(p), Fraction(q)) for p, q in outcomes) for outcomes in tables))

@@ -1,14 +1,13 @@
-"""What a loss means as a risk, by its privacy curve and without any data.
+"""The risk that a loss allows, from its privacy curve and without any data.
 
-The attacker knows all records but one, or but the fewest that can change, finds two values of these possible, and sees
-the publication. By a dominating
-pair, no test between the two is better than the best one between P and Q (Wasserman and Zhou 2010; Dong, Roth and Su
-2022), so that, with δ(ε) of the curve:
+The attacker knows all records except one (or the fewest that can change), considers two values of it possible, and sees
+the publication. By a dominating pair, no test between the two values is better than the best test between P and Q
+(Wasserman and Zhou 2010; Dong, Roth and Su 2022). So, with δ(ε) of the curve:
 
-- Of all pairs of rates, a true-positive rate is at most the least e^ε·α + δ(ε), where α is the false-positive rate.
+- A true-positive rate is at most the least e^ε·α + δ(ε), where α is the false-positive rate.
 - With the prior π for one of them, the guess is right with probability 1 − π + π·δ(ln((1 − π)/π)) at most. This is the
-  expected posterior of what the attacker guesses. An attacker who sees nothing guesses right with probability
-  max(π, 1 − π).
+  expected posterior of the attacker's guess. Without the publication, the guess is right with probability max(π, 1 −
+  π).
 """
 
 import math
@@ -26,13 +25,13 @@ from mechanisms.accounting.rounding import DECIMALS, round_up
 from mechanisms.accounting.specification import DELTA, Specification
 
 EVEN = Fraction(1, 2)
-"""The prior of somebody who finds both values equally likely."""
+"""The prior under which both values are equally likely."""
 
 FALSE_POSITIVE_RATES = (Fraction(1, 100), Fraction(1, 1000))
-"""At which the largest true-positive rates are stated."""
+"""The false-positive rates at which the largest true-positive rates are stated."""
 
 PLOTTED = tuple(10 ** (-step / 10) for step in range(50, -1, -1))
-"""False-positive rates of a picture, from 10^-5 to 1."""
+"""The false-positive rates of a chart, from 10^-5 to 1."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,11 @@ class Risk:
     """The risk of a release, as upper bounds, rounded up.
 
     Attributes:
-        epsilon: ε at `delta`, the lesser of the exact curve's and the conversion's.
+        epsilon: ε at `delta`, the lesser of the ε by the exact curve and by conversion.
         by_conversion: the ε of the composed loss at `delta`, by `compose_approximate`.
         posterior: the probability that the best guess at even odds is right.
         powers: the largest true-positive rates at false-positive rates of 1% and 0.1%.
-        trade_off: false-positive rates with the largest true-positive rates, for a picture.
+        trade_off: false-positive rates with the largest true-positive rates, for a chart.
     """
 
     delta: Fraction
@@ -66,8 +65,8 @@ def find_pairs(specification: Specification, fewest: int = 1) -> tuple[Pair, ...
 
 
 def assess_risk(specification: Specification, fewest: int = 1, delta: Fraction = DELTA) -> Risk | None:
-    """The risk of what is charged, for data sets that differ in the fewest units possible; None if the loss is
-    infinite, or its curve cannot be bounded. The δs of its lines are added to the given δ."""
+    """The risk of the charge, for data sets that differ in the fewest units possible; None if the loss is infinite, or
+    its curve cannot be bounded. The δs of its lines are added to the given δ."""
     loss = specification.charge.of_group(fewest)
     if isinstance(loss, InfiniteLoss):
         return None
@@ -92,7 +91,7 @@ def compose_charges(cap: Loss, charges: Iterable[Specification]) -> Loss:
     """The total of all finite charges that is compared with a cap: in its output premetric, at its δ if it has one.
 
     Raises:
-        DoesNotCompose: if a charge cannot be stated so, or no ε is known at the δ of a cap on the curve.
+        DoesNotCompose: if a charge cannot be converted, or no ε is known at the δ of a cap on the curve.
     """
     stated = list(charges)
     if not isinstance(cap, CurveLoss):
@@ -104,8 +103,8 @@ def compose_charges(cap: Loss, charges: Iterable[Specification]) -> Loss:
 
 
 def enclose_charges(charges: Iterable[Specification], delta: Fraction) -> tuple[Decimal, Decimal]:
-    """Bounds of the ε of all finite charges together at δ, by the curve or by conversion, whichever gives less: the
-    lower one as the curve has it, and the upper one rounded up; infinite if none is found."""
+    """Bounds of the ε of all finite charges together at δ, by the curve or by conversion, whichever is less: the lower
+    bound of the curve, and the upper bound rounded up; infinite if none is found."""
     finite = [charge for charge in charges if not isinstance(charge.charge, InfiniteLoss)]
     try:
         by_conversion = compose_approximate([charge.charge for charge in finite], delta).epsilon.round_up(DECIMALS)

@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 
 DECIMALS, LINE_DECIMALS = 4, 6
-"""The decimals of a loss wherever people read it, and of the lines that it is the sum of: many are below 0.0001."""
+"""The decimals of a loss for readers, and of the lines that add up to it: many are below 0.0001."""
 
 
 def round_up(number: Fraction, places: int) -> Decimal:

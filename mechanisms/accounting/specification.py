@@ -1,4 +1,4 @@
-"""DP specifications, the five building blocks of Bailie, Gong and Meng, Section 2, and the composition of several."""
+"""DP specifications, the five building blocks of Bailie, Gong and Meng, Section 2, and their composition."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,8 +15,8 @@ UNBOUNDED = "unbounded"
 
 PERSON, PERSON_RECORD = "person", "person record"
 """Two units that differ. A *person record* is a row of a file with one row for each person, which also has columns of
-the unit that the person lives in. Where those follow from the unit's persons, a change of one person changes the rows
-of others, so a guarantee for one row is none for one person."""
+the unit that the person lives in. If these columns follow from the unit's persons, a change of one person changes the
+rows of others, so a guarantee for one row is not a guarantee for one person."""
 
 CONTRIBUTOR = "contributor"
 """The unit of totals for a person whose answers are in several records, because editing and imputation copied them
@@ -41,11 +41,11 @@ class Flavor:
         domain: who is eligible for protection: the data sets considered.
         multiverse: the invariants in words. Data sets are compared only if they agree on all of them.
         unit: the granularity of the input premetric (Hamming distance): "household", "person" or "person record".
-        changes_per_person: the most units that a change of one person's characteristics, which is no move, can change;
-            None if the unit is the person, or if there is no bound, as for person records.
+        changes_per_person: the most units that a change of one person's characteristics (not a move) can change; None
+            if the unit is the person, or if there is no bound, as for person records.
         neighbors: "bounded" if the loss is for a change of one unit, "unbounded" if for adding or removing one.
-        copies: k, the most records that the answers of one person are in, as the dataset declares now. The ledger does
-            not record it: a charge is for one unit.
+        copies: k, the most records with the answers of one person, as the dataset now declares. The ledger does not
+            record k: a charge is for one unit.
     """
 
     domain: str
@@ -63,8 +63,8 @@ class Flavor:
 
 @dataclass(frozen=True)
 class Line:
-    """A part of a release's loss: what one of its independent measurements costs, and, if its noise is known, pairs
-    of distributions whose product dominates it. Lines with equal losses protect alike, whatever their noise."""
+    """A part of a release's loss: the cost of one independent measurement, and, if its noise is known, pairs of
+    distributions whose product dominates the measurement. Lines with equal losses protect equally, with any noise."""
 
     label: str
     loss: Loss
@@ -123,7 +123,7 @@ class Specification:
             try:
                 return person and person.of_group(self.flavor.copies)
             except ValueError:
-                # A δ of 1 or more guarantees nothing.
+                # A δ of 1 or more is no guarantee.
                 return None
         if unit == self.flavor.unit:
             return self._bounded()
@@ -148,14 +148,14 @@ class Specification:
         return tuple(pair for line in self.lines for pair in line.pairs or (LossPair(line.loss),))
 
     def _bounded(self) -> Loss:
-        # A change is a removal and an addition. A mechanism known to lose less states a bounded loss itself.
+        # A change is a removal and an addition. A mechanism with a smaller known loss states its bounded loss itself.
         return self.loss.of_group(2) if self.flavor.neighbors == UNBOUNDED else self.loss
 
     def with_copies(self, copies: int) -> "Specification":
         return replace(self, flavor=replace(self.flavor, copies=copies))
 
     def protects_like(self, other: "Specification") -> bool:
-        """Whether both have the same loss, lines and unit, whatever their wording."""
+        """Whether both have the same loss, lines and unit, even if worded differently."""
         own, others = (
             (stated.loss, stated.lines, stated.flavor.unit, stated.flavor.changes_per_person, stated.flavor.neighbors)
             for stated in (self, other)
@@ -181,7 +181,7 @@ class Specification:
 @dataclass(frozen=True)
 class Total:
     """The composition of specifications for one unit and one output premetric. It holds within the universes that share
-    every invariant of `multiverse`; `left_out` has a sentence for each reason why specifications are not included."""
+    every invariant of `multiverse`; `left_out` has a sentence for each reason to leave specifications out."""
 
     unit: str
     output_premetric: str
@@ -198,10 +198,10 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
     dataset declares `copies`, there is also a total for contributors, in which a guarantee for persons counts as one
     for a group of `copies` persons.
 
-    Each output premetric in which some release states its loss has a total. It adds up the losses from which a loss in
-    this premetric follows, and lists the releases that it leaves out. Beside a total in zCDP, there is one in (ε, δ),
-    whose δ is `delta` plus the releases' own δs. If a loss is infinite, there is also a total of ∞, which counts every
-    release; no other total counts that loss.
+    Each output premetric in which a release states its loss has a total. It adds up the losses from which a loss in
+    this premetric follows, and lists the releases that it leaves out. Along with a total in zCDP, there is one in (ε,
+    δ), whose δ is `delta` plus the releases' own δs. If a loss is infinite, there is also a total of ∞, which counts
+    every release; no other total counts that loss.
     """
     composed = list(specifications)
     units = {specification.flavor.unit for specification in composed}
