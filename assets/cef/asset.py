@@ -43,12 +43,12 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 
 CODE_VERSION = "3"
-"""Increased when the same source would give another CEF, or none any more."""
+"""Increase it when the same source would give a different CEF, or be refused."""
 
 
 def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefinition | dg.AssetChecksDefinition]:
-    """The asset `[dataset, "cef"]`, its checks `schema_and_keys` and `as_read`, and `structure` if there are rules; and
-    with partitions, the asset that reads each of them."""
+    """The asset `[dataset, "cef"]`, its checks `schema_and_keys` and `as_read`, and `structure` if there are rules;
+    with partitions, also the asset that reads each of them."""
     key = dg.AssetKey([declaration.name, "cef"])
 
     @stage(
@@ -83,8 +83,8 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
 
 
 def _build_parts(declaration: DatasetDeclaration, root: Path) -> dg.AssetsDefinition:
-    """The asset `[dataset, "cef_of_parts"]`, which reads the records of a partition. The CEF reads those itself that it
-    has not read."""
+    """The asset `[dataset, "cef_of_parts"]`, which reads the records of a partition. The CEF itself reads partitions
+    that this asset has not read."""
 
     @stage(
         dg.AssetKey([declaration.name, CEF_OF_PARTS]),
@@ -98,7 +98,7 @@ def _build_parts(declaration: DatasetDeclaration, root: Path) -> dg.AssetsDefini
     def parts(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         part = declaration.parts[read_partition(context, declaration.parts)]
         read_source(warehouse, custody, part, root, code_version(declaration))
-        # Without a version, which would show whether the records of this partition have changed.
+        # No data version, because it would show whether the records of this partition have changed.
         return dg.MaterializeResult()
 
     return parts
@@ -114,8 +114,8 @@ _CHECKS = {
 
 
 def _build_checks(key: dg.AssetKey, declaration: DatasetDeclaration) -> dg.AssetChecksDefinition:
-    """The checks, evaluated in one step on content that stays the same, so that it is hashed once. If it is what was
-    read, its rules are not asked again of what the same code has found to satisfy them."""
+    """The checks, evaluated in one step on a snapshot, which is hashed once. If its content is as read, and the same
+    code has found that it satisfies the rules, they are not evaluated again."""
     find: dict[str, Callable[[Session], tuple[Sequence[Finding], Mapping[str, int]]]] = {
         "schema_and_keys": lambda session: _find_in_tables(session, declaration),
         "structure": lambda session: _find_in_structure(session, declaration),
@@ -139,7 +139,7 @@ def _build_checks(key: dg.AssetKey, declaration: DatasetDeclaration) -> dg.Asset
         selected = {check.name for check in context.selected_asset_check_keys}
         with guard_step(), ExitStack() as opened:
             held, checked = warehouse, False
-            # Without published versions, the rules are asked.
+            # Without published versions, the rules are evaluated.
             with suppress(WarehouseError):
                 held = opened.enter_context(warehouse.snapshot([Zone.CONFIDENTIAL, Zone.PUBLIC]))
                 with held.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:

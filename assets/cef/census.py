@@ -4,14 +4,14 @@ The columns are listed in `columns.csv`, their codes in `codes.csv`, and the rul
 together in `rules.csv`. `readers` reads the files, and `synthetic` generates a synthetic census in the production
 layout.
 
-In the production layout, a unit is a housing unit or group quarters. A housing unit without persons is vacant. One with
-persons is a household, and one of the persons is its householder. The columns of the DHC are an option, and so are the
-detailed codes of race and Hispanic origin; either has the sex. The lists of a release state which codes there are and
-what they mean.
+In the production layout, a unit is a housing unit or group quarters. A housing unit without persons is vacant; with
+persons it is a household, and one of the persons is its householder. The columns of the DHC are an option, and so are
+the detailed codes of race and Hispanic origin; either option includes sex. The lists of a release define the detailed
+codes.
 
 SafeTab's files are persons, households and blocks, as text separated by `|`. There, a unit is a block, one row of
-GRF-C.txt. Each person and each household lies in a block, which four columns of its record name together. In the CEF,
-these are one column, BLOCK, the key of the table of blocks.
+GRF-C.txt. Each person and each household lies in a block, which four columns of its record identify together. In the
+CEF, these are one column, BLOCK, the key of the table of blocks.
 """
 
 import csv
@@ -50,7 +50,7 @@ Types 1 to 4 of group quarters are institutional, 5 to 7 are not. The last lists
 """
 
 NO_CODE = "Null"
-"""The text in place of a race code, in the file and in the CEF: it is a value, and not a missing one."""
+"""The text in place of a race code, in the file and in the CEF: it is a value, not a missing value."""
 
 RACE_CODES = tuple(f"QRACE{place}" for place in range(1, 9))
 
@@ -75,9 +75,9 @@ COLUMNS = {
 UNIT_COLUMNS = COLUMNS["units"]
 """The columns of `units`: those of units.csv, then those of geo.csv. Not every units.csv has GQTYPE.
 
-The type of a unit, the type of group quarters and the tenure are facts about the unit, which no person's record changes
-for the others in the unit. (A unit's tenure becomes 0 when its last person leaves; there is no other record then.) All
-others but geography follow from the persons.
+The type of a unit, the type of group quarters and the tenure are facts about the unit, which one person's record does
+not change for the others in the unit. (A unit's tenure becomes 0 when its last person leaves; the unit then has no
+other record.) All other columns except geography follow from the persons.
 """
 
 PERSON_COLUMNS = COLUMNS["persons"]
@@ -86,8 +86,8 @@ DETAILED_COLUMNS = COLUMNS["detailed persons"]
 """The columns of `persons` that only a file with detailed codes has; one with the columns of the DHC has QSEX too."""
 
 DHC_UNIT_COLUMNS = COLUMNS["dhc units"]
-"""The columns of `units` that only a file with the columns of the DHC has. All else that the DHC counts of a unit
-follows from these and from its persons."""
+"""The columns of `units` that only a file with the columns of the DHC has. The DHC's other attributes of a unit follow
+from these and from its persons."""
 
 
 def list_optional_columns(detailed_codes: bool, dhc: bool) -> tuple[dict[str, Column], dict[str, Column]]:
@@ -110,8 +110,8 @@ STRUCTURE, AS_GIVEN = _leave_out("divided_block"), _leave_out("block_group")
 """The rules that persons and units must satisfy together.
 
 The codes that follow from a household's persons are checked only if it has one householder and at most one spouse or
-partner. Otherwise the household already violates a rule, and the codes are not defined. The second one is for block
-groups `as_given`.
+partner. Otherwise the household already violates a rule, and the codes are not defined. `AS_GIVEN` is for block groups
+`as_given`.
 """
 
 
@@ -122,12 +122,12 @@ PlaceNames = dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_
 
 
 def find_place_names(dataset: DatasetDeclaration) -> Mapping[str, str]:
-    """By code, the names that a dataset declares for its places; only a census can."""
+    """By code, the names that a dataset declares for its places. Only a census can declare names."""
     return dataset.place_names if isinstance(dataset, CensusDeclaration) else {}
 
 
 def name_states(declared: Mapping[str, str], states: Iterable[str] = STATES) -> dict[str, str]:
-    """By code, the names of states: those that are declared for places, or else of the United States."""
+    """By code, the names of states: declared names of places, or else the states of the United States."""
     return {code: declared.get(code, STATES[code]) for code in states}
 
 
@@ -169,7 +169,7 @@ def census_units(
         group_quarters_types: whether the units have the column GQTYPE, the type of group quarters.
         recodes: further columns, recoded from those of the files.
         dhc: whether the units have the columns of the DHC, and GQTYPE.
-        place_names: names of places by code; those of states label the codes of the column.
+        place_names: names of places by code; the names of states label the codes of the column.
     """
     columns = {name: column for name, column in UNIT_COLUMNS.items() if group_quarters_types or dhc or name != "GQTYPE"}
     columns["TABBLKST"] = columns["TABBLKST"].model_copy(update={"values": name_states(place_names or {})})
@@ -183,7 +183,7 @@ def census_persons(
     detailed_codes: bool = False,
     dhc: bool = False,
 ) -> RecordTable:
-    """The table of persons, as `census_units`. `detailed_codes` adds sex, and the codes of race and Hispanic origin;
+    """The table of persons, as `census_units`. `detailed_codes` adds sex and the codes of race and Hispanic origin;
     `dhc` adds sex."""
     _, optional = list_optional_columns(detailed_codes, dhc)
     return RecordTable(path=path, geography_path=None, columns={**PERSON_COLUMNS, **optional, **(recodes or {})})
@@ -196,8 +196,8 @@ def require_recodes(
     recoded_units: dict[str, Column],
     recoded_persons: dict[str, Column],
 ) -> None:
-    """Raise ValueError, with the field, if a column is not recoded or has the name of one of the layout, or is recoded
-    from one of units that depends on persons, and declared not to."""
+    """Raise ValueError, with the field, if a column is not recoded, has the name of a column of the layout, or is
+    recoded from a column of units that depends on persons but declared independent of them."""
     with name_error("recoded_units"):
         require_recoded_columns({**units, **persons}, recoded_units)
         for name, column in recoded_units.items():
@@ -212,7 +212,7 @@ def require_recodes(
 
 
 BLOCK = "BLOCK"
-"""The column of the CEF that identifies a block: the four columns of its place, one after the other."""
+"""The column of the CEF that identifies a block: the four columns of its place, concatenated."""
 
 PLACE = {name: COLUMNS["GRF-C.txt"][name] for name in ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK")}
 """The columns that name a block together."""

@@ -1,7 +1,7 @@
-"""How the DHC codes the records of a census with its columns: the statements `dhc/persons`, `dhc/households` and
-`dhc/units`, and the tables that they and the rules of the layout look codes up in, made from what the DHC counts.
+"""The DHC's codes for records with its columns: the statements `dhc/persons`, `dhc/households` and `dhc/units`, and the
+tables in which they and the rules of the layout look up codes, made from the DHC's schemas.
 
-Only what checks or counts such records imports this module.
+Only modules that check or count such records import this module.
 """
 
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from resources.warehouse import Session
 
 
 def register_codes(session: Session) -> dict[str, Fragment | int]:
-    """The placeholders of the statements but for `persons`, `units` and `carried`: the types of group quarters and of
+    """The placeholders of the statements except `persons`, `units` and `carried`: the types of group quarters and of
     households with their codes, and the size that stands for larger ones."""
     quarters = {"type": map(str, QUARTERS), "major": map(str, MAJOR_TYPE[1:]), "code": range(HOUSEHOLD_CODES, 42)}
     types = [{"code": code, **asdict(each)} for code, each in enumerate(TYPES)]

@@ -25,7 +25,7 @@ from resources.warehouse import Session
 
 _BLOCK_BYTES = 1 << 23
 HOUSEHOLD = "household"
-"""The name of the field that tells the household in a hierarchical extract."""
+"""The name of the field that identifies the household in a hierarchical extract."""
 
 _GZIP = b"\x1f\x8b"
 _SPECIAL = re.compile(r"^\s*(-?[0-9]+(?:\.[0-9]+)?)\s*=\s*(\S.*?)\s*$", re.MULTILINE)
@@ -42,13 +42,13 @@ _TABLES = {"H": "Household Record", "P": "Person Record"}
 
 @dataclass(frozen=True)
 class Variable:
-    """What a codebook, or the file of a statistical package, tells about a column.
+    """The description of a column by a codebook, or by the file of a statistical package.
 
     Attributes:
-        codes: the label of each code, as the file has it.
+        codes: the label of each code, as written in the file.
         missing: the codes that the file declares as no value, and ranges of them, least and greatest.
-        of_units: whether the column describes the unit, and not the person; None if that is not told.
-        filled_up: whether it is filled up with zeros if it is a number and no code.
+        of_units: whether the column describes the unit instead of the person; None if unknown.
+        filled_up: whether it is padded with zeros if it is a number and no code.
     """
 
     label: str = ""
@@ -63,11 +63,11 @@ class Field(Variable):
     """A variable of fixed-width text.
 
     Attributes:
-        start: the bytes of a line before it.
+        start: the number of bytes before it in a line.
         width: its bytes.
         decimals: the digits after the decimal point, which is not written.
-        number: whether it is a number and no text.
-        record_types: the types of records that have it; empty if there is only one.
+        number: whether it is a number instead of a text.
+        record_types: the types of records that have it; empty if there is only one type.
     """
 
     start: int = 0
@@ -83,14 +83,14 @@ class Field(Variable):
 
 @dataclass(frozen=True)
 class Codebook:
-    """What a DDI codebook tells about an extract.
+    """The description of an extract by a DDI codebook.
 
     Attributes:
         data_file: the name of the data file, without a suffix for its compression.
         charset: its encoding, in lower case.
         type_field: the name of the field with the type of a record; empty if all records have one type.
         key: the name of the field that identifies the unit.
-        tables: the types of records of households and of persons, as far as there are such.
+        tables: the types of records of households and of persons, if there are any.
     """
 
     name: str
@@ -110,12 +110,12 @@ class Codebook:
 
     @property
     def record_types(self) -> Sequence[str]:
-        """The types that the codebook lists, each with variables of its own; one, empty, if there is but one."""
+        """The types that the codebook lists, each with variables of its own; one empty text if there is only one."""
         return sorted(frozenset().union(*(field.record_types for field in self.fields.values()))) or [""]
 
 
 def read_codebook(path: Path) -> Codebook:
-    """Read a DDI codebook of IPUMS. Raises SourceError if it is missing, is none, or contradicts itself."""
+    """Read a DDI codebook of IPUMS. Raises SourceError if it is missing, not a codebook, or contradictory."""
     from ipumspy.ddi import Codebook as Ddi
 
     if not path.is_file():
@@ -132,7 +132,7 @@ def read_codebook(path: Path) -> Codebook:
     several = described.structure == "hierarchical"
     fields: dict[str, Field] = {}
     findings = []
-    # Of codes, ipumspy drops leading zeros and all but the last with the same label. It drops widths and instructions.
+    # ipumspy drops the leading zeros of codes, all but the last code with the same label, widths, and instructions.
     for variable, element in zip(ddi.data_description, root.iterfind(".//{*}dataDscr/{*}var"), strict=True):
         location = element.find("{*}location")
         width = int(location.attrib["width"])  # type: ignore[union-attr]
@@ -212,8 +212,8 @@ class LinesOfText:
 
     @property
     def variables(self) -> dict[str, Field]:
-        """The fields of the records. Those that all types have are also one field together, which tells the household
-        of a hierarchical extract: a serial number is one within its sample and year."""
+        """The fields of the records. The fields common to all types are also joined into one field, which identifies
+        the household of a hierarchical extract, because a serial number is unique only within its sample and year."""
         fields = _select(self.book, self.record_type)
         shared = [name for name in self.book.shared if name != self.book.type_field]
         if not shared:
@@ -275,7 +275,7 @@ def _count_records(path: Path, book: Codebook) -> Counter[str]:
         control[ends[with_return] - 1] = False
         offenders["control character"] += _count_lines(control, ends)
         if lines.max() > 0x7E:
-            # In UTF-8, a position would be one of a byte or of a letter.
+            # In UTF-8, a position could count bytes or letters.
             foreign = (lines > 0x7E) & (lines < 0xA0) if of_bytes else lines > 0x7E
             rule = (
                 "ISO-8859-1, which fixed-width text is read in"

@@ -1,4 +1,4 @@
-"""What generated datasets have in common: their declaration, the states, and how households are divided among them.
+"""The common parts of generated datasets: their declaration, the states, and the division of households among them.
 
 `synthetic` generates a census and `survey` a survey. Everything here is exact and follows from the parameters.
 """
@@ -20,7 +20,7 @@ from assets.release.numbers import shown
 from mechanisms.states import STATES
 
 SEED = 2020
-"""The seed of a generated dataset that declares none."""
+"""The default seed of a generated dataset."""
 
 STATES_2020 = Path(__file__).with_name("states_2020.csv")
 """Region, division and resident population of each state in the 2020 Census, from its apportionment and P.L. 94-171
@@ -48,7 +48,7 @@ States = Annotated[
 
 
 class Parameters(dg.Model):
-    """The parameters that records are generated from."""
+    """The parameters of generated records."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -76,7 +76,7 @@ class Parameters(dg.Model):
 
     @abstractmethod
     def placeholders(self) -> dict[str, Any]:
-        """The placeholders of the statements, but for `columns`."""
+        """The placeholders of the statements, except `columns`."""
 
     def values(self, table: str) -> dict[str, Any]:
         """The values bound in the statement of a table."""
@@ -132,7 +132,7 @@ class GeneratedDeclaration(DatasetDeclaration):
         """The declaration of a generated dataset, which describes how the records are generated.
 
         Args:
-            recoded_units: columns of units that are recoded from those that are generated.
+            recoded_units: columns of units that are recoded from generated columns.
             recoded_persons: the same for persons.
             described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
         """

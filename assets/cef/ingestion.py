@@ -61,8 +61,8 @@ class _ReadSource:
     """A source that has been read once.
 
     Attributes:
-        findings: those about single values.
-        missing: by column, the number of values that are NULL in the CEF because of what the source has instead.
+        findings: the findings about single values.
+        missing: by column, the number of the source's values that are NULL in the CEF.
     """
 
     source: Source
@@ -83,10 +83,10 @@ def ingest(
     """Replace the CEF of a dataset with the content of its source.
 
     Args:
-        files: the versions of the source files before (`hash_files`), which they must have afterwards too.
+        files: the versions of the source files before (`hash_files`), which they must still have afterwards.
 
     Returns:
-        The versions of the new CEF, of which nobody else can have written any part.
+        The versions of the new CEF, all of which was written by this call.
 
     Raises:
         SourceError: with all rules that the source violates; the tables stay as they were.
@@ -126,7 +126,7 @@ def ingest(
             of_tables = unit_findings(session, declaration)
             of_tables += structure_findings(structure_offenders(session, declaration))
             findings += [_name_source(finding, sources[finding.place]) for finding in of_tables]
-        # Geography files and files of blocks are about places, which files about different people have in common.
+        # Geography files and files of blocks describe places, which can be the same for files about different people.
         of_people = [read[0].source for name, read in sources.items() if not (read[0].source.parts and name == "units")]
         findings += _find_changes(sources)
         if not findings:
@@ -140,16 +140,16 @@ def ingest(
         if findings:
             raise SourceError(findings)
         versions = hash_cef(session, declaration, version_key) if session.shared else None
-    # Of a rectangular file, not every rule was asked: some follow from how its units are made.
+    # For a rectangular file, not every rule was evaluated: some follow from how its units are made.
     asked = declaration.rectangular is None and (len(declaration.files) > 1 or declaration.structure is None)
     is_checked = asked and not form_findings(session, declaration)
-    # Of a file, DuckDB reads committed rows on all cores, and those of a running transaction on one.
+    # DuckDB reads the committed rows of a file on all cores, but the rows of a running transaction on one.
     versions = versions or hash_cef(session, declaration, version_key)
     return replace(versions, sketch=sketch, is_checked=is_checked, headers=headers)
 
 
 def _drop_unmatched(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
-    """Leave out the records in no unit, if that is declared, and store their numbers; of a table, not all may be."""
+    """Leave out the records without a unit, if that is declared, and store their numbers. A table must keep some."""
     dropped = Table(Zone.CONFIDENTIAL, declaration.name, DROPPED)
     session.drop(dropped)
     if not declaration.drops_unmatched:
@@ -213,14 +213,14 @@ def describe_conversion(
 
 
 def describe_ill_typed(kind: ColumnType) -> str:
-    """The rule about values that are not of a type, for a reason that cannot be told."""
+    """The rule about values that are not of a type, for an unknown reason."""
     return f"not of type {kind.value}{', which is true or false' if kind is ColumnType.BOOLEAN else ''}"
 
 
 def _read_through(session: Session, source: Source) -> _ReadSource:
     """Read the whole source once, and count the values of each column that are not of its type.
 
-    Records that are generated are not generated just to be counted.
+    Generated records are skipped.
     """
     if source.typed:
         return _ReadSource(source, (), Counter())
@@ -260,7 +260,7 @@ def _read_through(session: Session, source: Source) -> _ReadSource:
 
 
 def _read_parts(session: Session, source: Source) -> tuple[list[Finding], Counter[str]]:
-    """The findings about the columns that one is made of, and the number of rows in which it cannot be made."""
+    """The findings about the parts of a composite column, and the number of rows in which it cannot be made."""
     unmade, *counts = session.row(
         "cef/count_malformed_parts", source.values, relation=source.relation, made=source.made, parts=list(source.parts)
     )
@@ -278,7 +278,7 @@ def _write_rectangular(
 ) -> list[Finding]:
     """Write the persons of a rectangular file, and one unit for each household, whose rows must agree in its columns.
 
-    They are compared as they were read: a recode could give different values the same name.
+    Values are compared before recodes, which could give different values the same name.
     """
     assert declaration.persons is not None
     units, persons = declaration.cef_tables()

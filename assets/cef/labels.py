@@ -1,6 +1,6 @@
-"""What codebooks and statistical packages say about the columns of a profile: labels, and codes for no value.
+"""The descriptions of a profile's columns by codebooks and statistical packages: labels, and codes for no value.
 
-`extracts` and `statistical` read it from their files. `profile` describes what a file contains.
+`extracts` and `statistical` read them from their files. `profile` describes the content of a file.
 """
 
 import re
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assets.cef.profile import ColumnProfile
 
 MOST_LABELED = 1000
-"""The most different codes of a column that are compared with their labels."""
+"""The most distinct codes of a column that are compared with their labels."""
 
 _LETTER = re.compile(r"\.[A-Za-z_]")
 """A special missing value."""
@@ -36,13 +36,13 @@ _DIFFERENT = SQL(
 
 @dataclass(frozen=True)
 class Known:
-    """What is known about the columns of a source.
+    """The known facts about the columns of a source.
 
     Attributes:
-        relation: the source in which known codes for no value are NULL, and numbers are not filled up with zeros.
+        relation: the source with NULL for known codes for no value, and with numbers without padding zeros.
         missing: these codes, with their rows, by column.
-        labeled: by column of which all codes have labels, its codes; they are categories, whatever they mean.
-        named: by other column, its codes with labels that have no number, and do not say that there is no value.
+        labeled: by column whose codes all have labels, its codes; all are categories, even those for no value.
+        named: by other column, its codes whose labels have no number and do not mean that there is no value.
     """
 
     relation: Fragment
@@ -52,7 +52,7 @@ class Known:
     named: Mapping[str, Sequence[str]]
 
     def describe(self, column: "ColumnProfile") -> "ColumnProfile":
-        """The profile of a column of the relation, with what is known about it."""
+        """The profile of a column of the relation, with the known facts about it."""
         variable = self.variables.get(column.name)
         if variable is None:
             return column
@@ -70,7 +70,7 @@ class Known:
         return replace(column, title=variable.label, missing=missing, reasons=reasons, named=named)
 
     def select_of_units(self, names: Iterable[str]) -> list[str]:
-        """The columns of these that do not describe persons, even if all persons of each unit have the same value."""
+        """The named columns without those that describe persons, even if all persons of a unit have the same value."""
         return [name for name in names if self.variables.get(name, Variable()).of_units is not False]
 
 
@@ -81,10 +81,10 @@ def find_known(
     variables: Mapping[str, Variable],
     names_code: Callable[[str], bool],
 ) -> Known:
-    """What is known about the columns of a table of texts, which is read several times.
+    """The known facts about the columns of a table of texts, which is read several times.
 
     Args:
-        names_code: whether a column's name says that it has codes, and no numbers.
+        names_code: whether a column has codes instead of numbers by its name.
     """
     missing: dict[str, dict[str, int]] = {}
     labeled, named, filled_up = dict[str, list[str]](), dict[str, list[str]](), []

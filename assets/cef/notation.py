@@ -1,6 +1,6 @@
-"""How a CSV file writes numbers and dates, found out from the forms of all values of its columns.
+"""Recognizes how a CSV file writes numbers and dates, from the forms of all values of its columns.
 
-What the values leave open is refused, with the option that settles it. `recognition` finds out all else about a file.
+An ambiguous file is refused, with the option that settles it. `recognition` finds the other properties of a file.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _FORMS = {
     # 1,234 is a decimal or one thousand.
     **{f"{name}_open": f"-?[1-9][0-9]{{0,2}}{mark}[0-9]{{3}}" for name, mark in (("comma", ","), ("point", r"\."))},
     "thousands": rf"-?[0-9]{{1,3}}(?:[.,'’{_SPACES}][0-9]{{3}})+(?:[.,][0-9]+)?",
-    # No decimal is written so: 1,234,567 or 1,234.5.
+    # No decimal is written like 1,234,567 or 1,234.5.
     **{
         f"{name}_thousands": rf"-?[0-9]{{1,3}}(?:(?:{mark}[0-9]{{3}}){{2,}}|(?:{mark}[0-9]{{3}})+{other}[0-9]+)"
         for name, mark, other in (("comma", ",", r"\."), ("point", r"\.", ","))
@@ -73,9 +73,9 @@ class Notation:
     """How a file writes numbers and dates.
 
     Attributes:
-        types: the columns whose values are decimals with the file's mark, or dates in its form, as far as that is not
-            as in all files.
-        reasons: why the values of a column are neither numbers nor dates, although they look so.
+        types: the columns whose values are decimals with the file's mark, or dates in its form, if these are not the
+            usual ones.
+        reasons: why the values of a column are neither numbers nor dates, although they look like them.
     """
 
     dialect: Dialect
@@ -92,7 +92,7 @@ def find_notation(session: Session, source: Source, relation: Fragment, given: M
 
     Raises SourceError if the values can be read in two ways, with the option that settles it.
     """
-    # Columns of whole numbers, or of words without digits, are most, and have no other form.
+    # Most columns have whole numbers, or words without digits, and no other form.
     likely = _count_forms(session, relation, {}, list(source.columns), ["whole", "digits"])
     chosen = [name for name, forms in likely.items() if forms["digits"] > forms["whole"]]
     columns = _count_forms(session, relation, {}, chosen, list(_FORMS)) if chosen else {}
@@ -116,12 +116,12 @@ _OF_FIXED_COLUMNS = {
     "open": "the mark of a bound, as in 100+ or <5: write the number alone",
     "missing": "a word such as NA, in place of a number",
 }
-"""What is wrong with numbers of a census, whose columns are not declared."""
+"""The errors in numbers of a census, whose columns are not declared."""
 
 
 def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: int) -> dict[str, int]:
-    """Why so many values of a column of a CSV file are not of its type, as rules with their numbers of rows; empty if
-    that cannot be told."""
+    """Why `ill_typed` values of a column of a CSV file are not of its type, as rules with their numbers of rows; empty
+    if the reason is unknown."""
     dialect, column = source.dialect, source.columns[name]
     kind = column.type
     if dialect is None or not ill_typed or kind in (ColumnType.STRING, ColumnType.BOOLEAN):
@@ -164,7 +164,7 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
         ("point", ".", "the type is decimal"),
         ("comma", ",", "`csv: {decimal: ','}` declares them"),
     ):
-        # Whoever took one thousand for 1.234 would publish a thousandth of it.
+        # A thousand read as 1.234 would be published as a thousandth of it.
         if form in words and dialect.decimal == "." and forms[form] == forms[f"{form}_open"]:
             words[form] = f"{form}s, as in 1{mark}234: thousands are written without; for decimals, {declared}"
     if source.fixed:
@@ -173,7 +173,7 @@ def explain_ill_typed(session: Session, source: Source, name: str, ill_typed: in
     for form in words:
         if form != _name_form(dialect.dates) and (rows := min(forms[form], ill_typed - sum(found.values()))):
             found[f"not of type {kind.value}: {words[form]}"] = rows
-    # In the relation, all others that are written as declared are ISO 8601.
+    # In the relation, all other dates that are written as declared are ISO 8601.
     if kind is ColumnType.DATE and (
         rows := min(forms.get(_name_form(dialect.dates), 0), ill_typed - sum(found.values()))
     ):
@@ -196,14 +196,14 @@ def _count_forms(
 def examine_columns(
     session: Session, statement: str, values: Mapping[str, Any], *, columns: Sequence[str], **names: Any
 ) -> Iterator[Any]:
-    """What a statement finds of each column. It is asked about some columns at a time: DuckDB refuses a statement that
-    nests a thousand queries."""
+    """The results of a statement for each column. It examines some columns at a time, because DuckDB refuses a
+    statement that nests a thousand queries."""
     for start in range(0, len(columns), _AT_A_TIME):
         yield from session.row(statement, values, columns=columns[start : start + _AT_A_TIME], **names)
 
 
 def _wholly(forms: Mapping[str, int], form: str) -> bool:
-    """Whether all values are in a form, but for codes for no value, and whole numbers besides decimals."""
+    """Whether all values are in a form, except codes for no value, and whole numbers among decimals."""
     whole = forms["whole"] if form in ("comma", "point") else 0
     return 0 < forms[form] == forms["present"] - forms["missing"] - whole
 
@@ -244,7 +244,7 @@ def _find_decimal(source: Source, columns: Mapping[str, Mapping[str, int]], give
 
 
 def _groups_thousands(forms: Mapping[str, int], form: str) -> bool:
-    """Whether all values are numbers, some of which have this mark between thousands, and none as a decimal mark."""
+    """Whether all values are numbers, some with this mark between thousands, and none with it as a decimal mark."""
     numbers = forms["whole"] + forms[f"{form}_open"] + forms[f"{form}_thousands"]
     return forms[f"{form}_thousands"] > 0 and numbers == forms["present"] - forms["missing"]
 
@@ -276,7 +276,7 @@ def _list_dates(columns: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str,
         days = sum(forms[f"day_first{mark}"] for forms in dated.values())
         months = sum(forms[f"month_first{mark}"] for forms in dated.values())
         for name in dated:
-            # With points, the day comes first wherever dates are written so.
+            # In dates with points, the day always comes first.
             possible = [f"DD{mark}MM{mark}YYYY"] * (not months)
             possible += [f"MM{mark}DD{mark}YYYY"] * (not days and (mark != "." or months > 0))
             if possible:
@@ -287,13 +287,13 @@ def _list_dates(columns: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str,
 
 
 def _name_form(dates: str) -> str:
-    """The form of dates in another form than ISO 8601, empty for that."""
+    """The form of dates; empty for ISO 8601."""
     mark = dates.strip("DMY")[0]
     return "" if dates == ISO else f"year_first{mark}" if dates.startswith("Y") else f"year_last{mark}"
 
 
 def _explain(forms: Mapping[str, int], decimal: str, dates: str) -> str:
-    """Why the values of a column are neither decimals nor dates, although they look so; empty if they do not."""
+    """Why the values of a column are neither decimals nor dates, although they look like them; empty if they do not."""
     present, other = forms["present"] - forms["missing"], {".": "comma", ",": "point"}[decimal]
     if not present or _wholly(forms, "comma" if decimal == "," else "point"):
         return ""

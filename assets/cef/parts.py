@@ -1,10 +1,10 @@
 """The CEF of a dataset with partitions, each of which is read in a run of its own.
 
-A partition is a dataset by itself: it has files, tables, versions, a seal and a sketch of its own, and it satisfies all
-rules of the declaration. The CEF is a view over the tables of all partitions. What none of them can know is checked
-when they are put together: that no key is in two of them, and no place in several larger ones. The content version of
-the CEF is that of the same records in one file, and it is made of those of the partitions. So is the sketch, unless the
-files have so many columns that a sketch looks at some of them alone (`mechanisms.people.merge`).
+A partition is a dataset by itself: it has its own files, tables, versions, seal and sketch, and it satisfies all rules
+of the declaration. The CEF is a view over the tables of all partitions. Rules across partitions are checked when they
+are put together: a key is in one partition only, and a place in one larger place only. The content version of the CEF
+is made of the versions of the partitions and equals the version of the same records in one file. This holds for the
+sketch too, unless the files have so many columns that a sketch covers only some of them (`mechanisms.people.merge`).
 """
 
 import hmac
@@ -40,8 +40,8 @@ from resources.warehouse import Warehouse
 def read_source(
     warehouse: Warehouse, custody: Custody, declaration: DatasetDeclaration, root: Path, code_version: str
 ) -> tuple[str, bool]:
-    """Read the source of a dataset, or of a partition, unless the stored tables were read from it as it is now. Return
-    the content version of the CEF, and whether it was read."""
+    """Read the source of a dataset, or of a partition, unless the stored tables were read from its present content.
+    Return the content version of the CEF, and whether it was read."""
     key = custody.version_key()
     files = hash_files(declaration, root, key)
     read_from = hash_source(declaration, code_version, files, key)
@@ -58,7 +58,7 @@ def read_source(
 def unite_parts(
     warehouse: Warehouse, custody: Custody, declaration: DatasetDeclaration, root: Path, code_version: str
 ) -> tuple[str, bool]:
-    """Put the partitions together, after reading those that are missing, or were read from another source. Return as
+    """Put the partitions together, after reading those that are missing or were read from another source. Return as
     `read_source`.
 
     Raises SourceError with all rules that the source violates, and SealError if a partition changes meanwhile; the
@@ -87,15 +87,15 @@ def unite_parts(
         content = hash_cef_of_parts(session, declaration, list(parts.values()), keyed)
     sketch = merge_sketches([part.sketch for part in parts.values()])
     versions = CefVersions(content, sketch=sketch, is_checked=all(part.is_checked for part in parts.values()))
-    # Those that were put together, which a run may have read from another source since.
+    # The versions of the united partitions: another run may have read one from another source since.
     read_from = hash_source(declaration, code_version, {name: part.source for name, part in parts.items()}, key)
     publish_contents(warehouse, custody, declaration, versions, _hash_files(parts, key), read_from)
     return content, True
 
 
 def _hash_files(parts: Mapping[str, PartContents], key: bytes) -> dict[str, str]:
-    """By table as of one file, an HMAC of the files of all partitions, whatever these are called. It does not show in
-    which of them something has changed."""
+    """By table, an HMAC of the files of all partitions, regardless of the partitions' names. It does not show which
+    partition has changed."""
     names = {name for part in parts.values() for name in part.files}
     of_parts = {name: sorted(part.files.get(name, "") for part in parts.values()) for name in sorted(names)}
     return {name: hmac.new(key, canonicalize(versions), sha256).hexdigest() for name, versions in of_parts.items()}

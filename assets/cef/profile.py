@@ -1,6 +1,6 @@
-"""What the columns of a source file contain, from which a first declaration of it can be proposed.
+"""The profile of a source file: the contents of its columns, from which a first declaration can be proposed.
 
-A profile is as confidential as the file. The author of a declaration decides what readers may know of it.
+A profile is as confidential as the file. The author of a declaration decides which of its facts become public.
 """
 
 import math
@@ -40,29 +40,29 @@ _HOUSEHOLD = re.compile(
 )
 """Names of columns that identify a household, with Susenas's and EU-SILC's."""
 _SAMPLE = re.compile(r"^(year|month|sample|wave|country|cntry|survey_?year|rb0[12]0)$", re.IGNORECASE)
-"""Names of columns that tell samples apart, with EU-SILC's year and country of a person."""
+"""Names of columns that distinguish samples, with EU-SILC's year and country of a person."""
 _PERSON = re.compile(
     r"(^|_)(per(s|son)?_?(num|number|no|nr|nro|id)|pnum|pid|puid|line_?no|(subject|respondent|resp)_?(id|no|nr))($|_)",
     re.IGNORECASE,
 )
-"""Names of columns that tell the persons of a household apart."""
+"""Names of columns that distinguish the persons of a household."""
 _WAVE = re.compile(
     r"(wave|round|year|month|quarter|period|interview|visit|panel|welle|jahr|vague|annee|ano|anio|onda|ola|ronda|periodo)s?"
 )
-"""The words of names of columns that tell the times apart at which the same persons answered."""
+"""Words in the names of columns that distinguish the times at which the same persons answered."""
 _FEW_OF = 20
-"""If a column differs within one of so many households or fewer, it may be theirs."""
+"""A column may describe households if it differs within at most one in this number of them."""
 _MOST_KEYS = 4
-"""The most columns that are tried as the key of households."""
+"""The most columns to try as the key of households."""
 
 FEW = 10
-"""Up to this many different whole numbers are taken for codes, and more for amounts."""
+"""Up to this many distinct whole numbers count as codes, and more as amounts."""
 
 MISSING = (
     *("NA", "na", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NULL", "Null", "null", "None", "none", "NIU"),
     *("missing", "Missing", "MISSING", ".", "..", "-", "--", "?", "*", "**", "***", ":", ""),
 )
-"""Texts that programs write where there is no value."""
+"""Texts that programs write for no value."""
 
 _NARROWEST_FIRST = (ColumnType.BOOLEAN, ColumnType.DATE, ColumnType.INTEGER, ColumnType.DECIMAL)
 
@@ -70,10 +70,10 @@ _ROUNDED = "rounded"
 """Numbers that a decimal column takes if it is rounded (`sql/cef/typed_column.sql`)."""
 
 _ENDS = 12
-"""How many of the least and of the greatest numbers are looked at, and of the texts among them."""
+"""How many of the least and of the greatest numbers are examined, and of the texts among them."""
 
 _NINES, _BELOW = re.compile(r"-?(9+[6-9]|8{2,}|7{2,})(\.0+|\.9+)?"), re.compile(r"-([189]|(\d)\2+|9+[0-9])(\.0+)?")
-"""What surveys write for numbers that are not known, such as 9999998 or 88; and below 0, such as -1, -8 or -99."""
+"""The codes of surveys for unknown numbers, such as 9999998 or 88; and below 0, such as -1, -8 or -99."""
 _FAR_NINES = re.compile(rf"{_NINES.pattern}|9{{3,}}[0-5]")
 """Beyond all other numbers, such codes can also end in another digit, as 9994 in Demographic and Health Surveys."""
 _MOST_CODES = 6
@@ -87,7 +87,7 @@ _MARKS = {
     "exponents": "an exponent, as in 1e+05",
     "too_fine": "more than 4 digits after the point",
 }
-"""By column of `sql/cef/profile.sql`, what is unusual about a text."""
+"""By column of `sql/cef/profile.sql`, an unusual feature of a text."""
 
 _WHOLE = SQL("cef/profiled", "FROM ({{ relation }})")
 _NESTED = SQL("cef/nested", "SELECT DISTINCT {{ outer | id }}, {{ inner | id }} FROM {{ relation }} ORDER BY ALL")
@@ -103,31 +103,31 @@ _OF_PLACES = re.compile(
     r"|freguesia|gemeente|bezirk|lan|fylke|kunta|maakunta|gmina|powiat|wojewodztwo|obec|okres|kraj|oblast|cma|lga)(s|e|fip|fips|fp|icp|ce|cd|code)?|geo\w*|nuts\w*)"
 )
 _MEASURED = {"floor", "living", "land", "plot", "farm", "crop", "total", "built", "usable", "harvested", "cultivated"}
-"""Words beside `area` of names of amounts."""
+"""Words that, together with `area`, name amounts."""
 
 
 @dataclass(frozen=True)
 class ColumnProfile:
-    """What a column contains.
+    """The content of a column.
 
     Attributes:
-        type: the narrowest type that all its values but `missing` have; text if a leading zero or more would be lost
-            otherwise.
+        type: the narrowest type of all its values except `missing`; text if a narrower type would lose characters, such
+            as a leading zero.
         rounded: whether it is a decimal only if it is rounded.
-        codes: the different values as texts, in order; empty if there are more than `MOST_CODES`.
+        codes: the distinct values as texts, in order; empty if there are more than `MOST_CODES`.
         lowest: the least value, if the type is a number, without `missing`.
         highest: the greatest value, likewise.
         digits: the least and the greatest number of digits of its values if all have only digits; otherwise None.
         missing: by code that seems to stand for no value, its number of rows.
-        marks: by what is unusual about texts, in words, the number of rows.
-        like_numbers: the number of values that look like numbers, even if they are none.
+        marks: by unusual feature of texts, in words, the number of rows.
+        like_numbers: the number of values that look like numbers, including those that are not.
         negative: the number of negative values, without `missing`.
-        has_total: whether one of many different numbers is the sum of all others.
+        has_total: whether one of many distinct numbers is the sum of all others.
         title: its label in a codebook, or in the file of a statistical package.
         labels: the labels of all `codes` there.
         reasons: the labels of codes in `missing`, or of categories that the file declares as no value.
-        named: the labels of single numbers among others that have none.
-        frequent: by number among others that is written like a code for no value, and far more frequent than numbers
+        named: the labels of single numbers among unlabeled ones.
+        frequent: by number that is written like a code for no value, and is far more frequent than the other numbers
             usually are or far from them, its number of rows.
     """
 
@@ -154,7 +154,7 @@ class ColumnProfile:
 
     @property
     def identifies(self) -> bool:
-        """Whether every record has a value, and no other record has it, and it is no amount."""
+        """Whether every record has a value of its own, and the values are not amounts."""
         return self.different == self.present == self.records and not self.rounded and not self.missing
 
     @property
@@ -166,29 +166,29 @@ class ColumnProfile:
 
     @property
     def has_whole_decimals(self) -> bool:
-        """Whether it has few codes that are written as decimals, as pandas writes whole numbers if one is missing."""
+        """Whether it has few codes, written as decimals, as pandas writes whole numbers if one is missing."""
         whole = all(code.endswith(".0") for code in self.codes)
         return self.type is ColumnType.DECIMAL and not self.rounded and 0 < len(self.codes) <= FEW and whole
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What a file contains.
+    """The content of a file.
 
     Attributes:
         columns: the columns that can be read exactly, in the order of the file.
-        unfit: why all other columns are left out, by name.
+        unfit: why the other columns are left out, by name.
         fields: further fields of the table's declaration, by name.
         within: by geography, the smallest larger one that its value determines.
-        nesting: by geography with few codes, which of them lie in each code of that larger one.
-        household: the columns that identify a household, if rows of the same household repeat others.
+        nesting: by geography with few codes, by code of that larger one, the codes in it.
+        household: the columns that identify a household, if rows of the same household repeat other columns.
         repeated: the columns that have the same value on all rows of each household.
         nearly_repeated: by further column, the number of households within which it differs, if these are few.
-        persons: the columns that seem to tell the persons of a household apart, but have the same value on several of
+        persons: the columns that seem to distinguish the persons of a household, but have the same value on several of
             its rows; without households, the column that seems to identify a person with several rows.
-        csv: how a CSV file is written, as far as it differs from the default.
-        reasons: why the values of a column are no numbers or dates, although they look so.
-        sentences: what a person should know about how the file was read.
+        csv: the fields of a CSV file's dialect that differ from the default.
+        reasons: why the values of a column are no numbers or dates, although they look like them.
+        sentences: notes for a person on how the file was read.
     """
 
     columns: Sequence[ColumnProfile]
@@ -221,14 +221,14 @@ def names_household(name: str) -> bool:
 
 
 def tells_persons_apart(name: str) -> bool:
-    """Whether a column named so seems to number persons, such as those of a household."""
+    """Whether a column of this name seems to number persons, such as those of a household."""
     return bool(_PERSON.search(name))
 
 
 def list_likely_missing(codes: Collection[str]) -> list[str]:
-    """Of a few whole numbers, those that surveys write for no value, such as -9 and 99: below 0 without the same number
-    above 0, unless that is written so too, or more than twice as great as all others. If one below 0 is, all below 0
-    without the same number above 0 are."""
+    """The numbers among a few whole ones that surveys write for no value, such as -9 and 99. A number above 0 is one if
+    it is written like such codes and more than twice as great as all other numbers. If one below 0 is written like such
+    codes, all below 0 are codes, except those whose positive number occurs as an ordinary one."""
     above = {code for code in codes if code in ("8", "9") or _NINES.fullmatch(code)}
     greatest = max((int(code) for code in codes if code not in above), default=None)
     far = {code for code in above if greatest is not None and int(code) > 2 * max(greatest, 1)}
@@ -240,7 +240,7 @@ def list_likely_missing(codes: Collection[str]) -> list[str]:
 def _names_place(name: str) -> bool:
     words = split_words(name)
     measured = not _MEASURED.isdisjoint(words)
-    # EU-SILC's region has a number for its name.
+    # EU-SILC's column of the region has a number as its name.
     return name == "DB040" or any(_OF_PLACES.fullmatch(word) for word in words if not (measured and word == "area"))
 
 
@@ -253,13 +253,13 @@ def profile(
     *,
     given: Mapping[str, str] | None = None,
 ) -> Profile:
-    """Read a file, and describe what its columns contain.
+    """Read a file and describe the contents of its columns.
 
     Args:
         given: fields of `csv` that the person knows. All others are recognized.
 
-    Raises SourceError if the file is missing, empty, or not exactly readable in its format, or if how a CSV file is
-    written cannot be told.
+    Raises SourceError if the file is missing, empty, or not exactly readable in its format, or if the dialect of a CSV
+    file cannot be recognized.
     """
     dialect, sentences = USUAL, list[str]()
     if reader is Reader.CSV:
@@ -270,7 +270,7 @@ def profile(
     source.stage(session)
     kinds = [*(kind.value for kind in ColumnType), _ROUNDED]
     try:
-        # Everything below is asked of the texts that were read once.
+        # All queries below use the texts that were read once.
         relation = session.stage("read", _WHOLE, source.values, relation=source.relation)
         known = find_known(session, relation, list(source.columns), variables or {}, _names_place)
         if known.relation != relation:
@@ -352,7 +352,7 @@ def _describe_column(
     present, missing = facts["present"], dict(facts["missing"] or {})
     lows, highs = ([_Number(Decimal(end["text"]), end["text"], end["rows"]) for end in side or ()] for side in ends[:2])
     others = {end["text"]: end["rows"] for end in ends[2] or ()}
-    # Among many different numbers, a few words can only say that there is none.
+    # Among many distinct numbers, a few words can only mean that there is no value.
     if facts["different"] > MOST_CODES and len(others) < _ENDS and not any(map(_DIGIT.search, others)):
         missing |= others if sum(others.values()) <= present / 2 else {}
     absent = sum(missing.values())
@@ -432,8 +432,8 @@ def _add_categories(column: ColumnProfile, categories: Collection[str]) -> Colum
 def _find_codes(lows: Sequence[_Number], highs: Sequence[_Number], usual_rows: float) -> list[_Number]:
     """Numbers at the ends of a range that seem to stand for no value.
 
-    They are written as such codes are. Below 0 they are few, and all that is negative. At either end, they lie farther
-    from the other numbers than those from each other, or are far more frequent.
+    They are written like such codes. Below 0 they are few, and the only negative numbers. At either end, they lie
+    farther from the other numbers than those from each other, or are far more frequent.
     """
     codes = [number for number in lows if number.value < 0]
     in_a_row = len(codes) > 3 and {-number.value for number in codes} == set(range(1, len(codes) + 1))
@@ -449,8 +449,8 @@ def _find_codes(lows: Sequence[_Number], highs: Sequence[_Number], usual_rows: f
 
 
 def _find_frequent(most: Mapping[str, int], missing: Collection[str], usual_rows: float) -> dict[str, int]:
-    """Of the most frequent numbers, by text, those that seem to be such codes among true numbers. If one is below 0,
-    the same number above 0 is not as frequent."""
+    """The most frequent numbers that seem to be such codes among true numbers, by text. If one is below 0, the same
+    number above 0 is less frequent."""
     return {
         text: rows
         for text, rows in most.items()
@@ -460,8 +460,8 @@ def _find_frequent(most: Mapping[str, int], missing: Collection[str], usual_rows
 
 
 def _find_set_apart(highs: Sequence[_Number], lowest: Decimal, usual_rows: float) -> list[_Number]:
-    """The greatest numbers if they are written like such codes, a gap is below them, and the gap is an eighth of the
-    range of the other numbers, or each is more frequent."""
+    """The greatest numbers if they are written like such codes, with a gap below them, and the gap is an eighth of the
+    range of the other numbers, or each of them is more frequent."""
     size = next((place for place, number in enumerate(highs) if not _NINES.fullmatch(number.text)), len(highs))
     if not 0 < size < len(highs) or size > _MOST_CODES:
         return []
@@ -487,11 +487,11 @@ def _find_codes_at_end(side: Sequence[_Number], other: _Number, usual_rows: floa
 def _find_households(
     session: Session, relation: Fragment, columns: Sequence[ColumnProfile]
 ) -> tuple[Sequence[str], Mapping[str, int]]:
-    """The columns that identify a household of several rows, and those that its rows repeat, or nearly so, with the
-    number of households within which they differ; none if there are none.
+    """The columns that identify a household of several rows, and the columns that its rows repeat, or nearly repeat,
+    with the number of households within which they differ; empty if there are none.
 
-    A key of households is named so, or the rows with the same one are numbered from 1. The year or sample, if there are
-    several, belongs to it.
+    A key of households is recognized by its name, or because the rows with the same key are numbered from 1. The year
+    or sample, if there are several, is part of it.
     """
     names = [column.name for column in columns]
     number = next((column.name for column in columns if column.lowest == 1 and 1 < column.different <= MOST_CODES), "")
@@ -573,5 +573,5 @@ def _find_larger_places(session: Session, relation: Fragment, columns: Iterable[
     if not pairs:
         return {}
     found = zip(pairs, session.row("cef/pairs", relation=relation, pairs=pairs), strict=True)
-    # The last one that is found is the smallest.
+    # The last one found is the smallest.
     return {inner: outer for (inner, outer), different in found if different == places[inner].different}

@@ -18,10 +18,10 @@ State = Literal["STATE", "ST"]
 
 
 def ppmf(product: Product, records: Records, path: str, csv: Dialect | None, **described: Any) -> DatasetDeclaration:
-    """The declaration of a file of the 2020 Privacy-Protected Microdata File, in which no person names a unit.
+    """The declaration of a file of the 2020 Privacy-Protected Microdata File, whose persons have no unit.
 
     Args:
-        product: whose columns are read: those of the Demographic and Housing Characteristics File, or of P.L. 94-171.
+        product: the product whose columns are read: the Demographic and Housing Characteristics File, or P.L. 94-171.
         csv: how the file is written, if not with commas.
         described: the other fields of the declaration: `name`, `title`, `source` etc.
     """
@@ -39,7 +39,7 @@ def pums(housing: str, persons: str, state: State, csv: Dialect | None, **descri
     """The declaration of the two files of the Public Use Microdata Sample of the American Community Survey, as `ppmf`.
 
     Args:
-        state: the name of the column that has the state.
+        state: the name of the column with the state.
     """
     units = {state if name == "STATE" else name: column for name, column in COLUMNS["PUMS units"].items()}
     return DatasetDeclaration(

@@ -1,13 +1,12 @@
-"""The sources of records: CSV and Parquet files, extracts of IPUMS, files of statistical
-packages, SafeTab's files, 1940 Massachusetts reconstructed from its published margins, and synthetic censuses and
-surveys.
+"""The sources of records: CSV and Parquet files, extracts of IPUMS, files of statistical packages, SafeTab's files,
+1940 Massachusetts reconstructed from its published margins, and synthetic censuses and surveys.
 
 This module opens a source as a relation of text columns. Every reader ends there, so that one set of rules
 (`sql/cef/typed_column.sql`) converts the types of all sources. `validation` checks the rows.
 
 DuckDB's readers guess where a file is not exactly readable: they drop an empty field too many, the blanks around a
 quoted field and empty lines, and they turn lists and binary data into text. Such a file is refused before DuckDB reads
-it, so that every value is taken as it is written.
+it, so that every value is read exactly as written.
 """
 
 import csv
@@ -54,12 +53,12 @@ MA1940_STRIDE = 707_293
 number of dwellings therefore visit every dwelling once and spread evenly over any range of dwellings."""
 
 PIPED = Dialect.model_construct(separator="|")
-"""How SafeTab's files are written."""
+"""The dialect of SafeTab's files."""
 
 _SPLIT = "BYTE_STREAM_SPLIT"
 
 _BUFFER_BYTES = 1 << 16
-"""The bytes of a column that are read at once for a look at its beginning."""
+"""The bytes of a column that are read at once to examine its beginning."""
 
 UNNAMED = "it has no name; R and pandas write row names so. Give it one if it is needed"
 FOLDER = "is a folder: write all parts of a table into one file"
@@ -92,8 +91,8 @@ STORED_AS = {
     ColumnType.DATE: ("date", "text"),
     ColumnType.DECIMAL: ("decimal", "integer", "text"),
 }
-"""How a column of each type may be stored in a Parquet file. The text of these values is exactly the value; that of
-floating-point numbers, times, lists or binary data is not."""
+"""By type of column, how it may be stored in a Parquet file. The text of these values is exactly the value; the text
+of floating-point numbers, times, lists or binary data is not."""
 
 
 @dataclass(frozen=True)
@@ -101,21 +100,21 @@ class Source:
     """An opened source.
 
     Attributes:
-        columns: the columns of the table that it contains, by their names in the CEF.
+        columns: its columns of the table, by their names in the CEF.
         relation: a subquery that gives these columns as text.
         path: the file, if there is one.
         state: the file's size and modification time before it was read.
-        records: the number of records that the file has by its form; DuckDB must find as many.
-        made: a column that is made of several columns of the file, BLOCK or the key of a household; empty if none is.
-        parts: the columns that it is made of, each with a pattern that its values must match. The relation has these
-            too, and the column is NULL where one of them is not in its domain.
+        records: the number of records by the form of the file; DuckDB must find as many.
+        made: a composite column, BLOCK or the key of a household, made of several columns of the file; empty if none.
+        parts: the columns that `made` is made of, each with a pattern that its values must match. The relation has
+            these too, and `made` is NULL where one of them is not in its domain.
         household: the columns of `every_column` that identify the household, if the file is rectangular.
         every_column: a subquery that gives all columns of the file that can be declared as text, declared or not;
             None if the records do not come from a file.
-        typed: whether the relation generates values of the types of their columns, none of which is converted.
+        typed: whether the relation generates values of the types of their columns, which need no conversion.
         stage: makes the temporary table that the relation reads, if it reads one.
-        dialect: how a CSV file is written; None of any other source. In the relation, decimals and dates are as all
-            files have them.
+        dialect: the dialect of a CSV file; None for any other source. In the relation, decimals and dates are in the
+            usual form.
         fixed: whether no dialect and no type, code or recode of its columns can be declared, as in a census.
     """
 
@@ -148,7 +147,7 @@ class Source:
 
 
 class DescribedFile(Protocol):
-    """A file that says, by itself or by its codebook, how it is read.
+    """A file that describes its own form, by itself or by its codebook.
 
     Attributes:
         unfit: how the variables that are not read are stored, by name.
@@ -164,7 +163,7 @@ class DescribedFile(Protocol):
         """The relation of variables as texts, by the names that it gives them."""
 
     def count_records(self) -> int | None:
-        """The number of records, if the file or its form tells. Raises SourceError if it is malformed."""
+        """The number of records, if the file or its form states it. Raises SourceError if the file is malformed."""
 
     def stage(self, session: Session) -> None:
         """Make the table that the relation reads, if it reads one. Raises SourceError if the file is malformed."""
@@ -185,8 +184,8 @@ def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
 
 
 def measure_source(declaration: DatasetDeclaration, root: Path) -> int | None:
-    """The bytes of all source files, 0 for those that cannot be read, as the error comes later; None for records that
-    are generated in any number."""
+    """The bytes of all source files, 0 for those that cannot be read (the error comes later); None for generated
+    records."""
     if isinstance(declaration, GeneratedDeclaration):
         return None
     return sum(path.stat().st_size for path in source_paths(declaration, root) if os.access(path, os.R_OK))
@@ -316,17 +315,17 @@ def describe_file(
 
 @contextmanager
 def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL, *, fixed: bool = False) -> Iterator[None]:
-    """Raise SourceError if a file is missing or empty, or in place of what its format's library raises.
+    """Raise SourceError if a file is missing or empty, or in place of the errors of its format's library.
 
-    If a CSV file is written in another way than the dialect says, the error begins with it. `fixed` states that no
-    other dialect can be declared.
+    If a CSV file differs from the dialect, the error begins with the difference. `fixed` states that no other dialect
+    can be declared.
     """
     # A link may have been changed since the path was declared.
     if leads_to_secrets(path):
         raise SourceError([Finding(path.name, NO_SOURCE)])
     named = reader
     try:
-        # It raises what names the whole path, if a folder of it cannot be searched.
+        # If a folder of the path cannot be searched, this raises an error that names the whole path.
         if path.is_dir():
             raise SourceError([Finding(path.name, FOLDER)])
         if not path.is_file():
@@ -352,7 +351,7 @@ def refuse_unreadable(reader: Reader, path: Path, dialect: Dialect = USUAL, *, f
             refusal = SourceError([replace(unreadable, rule=f"{unreadable.rule}: it is {content}")])
         raise refusal from None
     if named is not reader and not describe_content(path).startswith(TEXT):
-        # What is wrong with it as text would explain nothing.
+        # Errors in the file as text would not explain the cause.
         other = "" if fixed else ", or if a table's path names it, declare that reader"
         rule = f"is read as a CSV file, and {path.suffix} is a suffix of reader {named.value}: write it as CSV{other}"
         raise SourceError([Finding(path.name, rule)]) from None
@@ -367,8 +366,8 @@ def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column])
 def _open_rectangular(
     reader: Reader, path: Path, records: RecordTable, household: Sequence[str], described: DescribedFile | None
 ) -> Source:
-    """The file of persons with the columns of their units. A key of several columns is made of them, so that different
-    households never have the same: each text comes after its length."""
+    """The file of persons with the columns of their units. A key of several columns puts the length of each text before
+    it, so that different households never have the same key."""
     key, dialect = str(records.unit), records.csv or USUAL
     if len(household) == 1:
         source = _open_file(reader, path, records.columns, described=described, dialect=dialect)
@@ -403,7 +402,7 @@ def open_every_column(
 ) -> tuple[Source, dict[str, str]]:
     """Open a file without a declaration: all columns that can be read exactly, as texts.
 
-    Returns the source, and why all other columns are left out, by name. Raises SourceError if the file is missing or
+    Returns the source, and why the other columns are left out, by name. Raises SourceError if the file is missing or
     not exactly readable in its format, or columns share a name.
     """
     # Only the type decides how a column is read.
@@ -437,8 +436,8 @@ def open_every_column(
 
 
 def read_categories(path: Path) -> dict[str, list[str]]:
-    """The categories of the columns that a Parquet file stores as a dictionary of texts. As in the data frame that was
-    written, some may have no record."""
+    """The categories of the columns that a Parquet file stores as a dictionary of texts. Some may have no record, as in
+    the data frame behind the file."""
     with pq.ParquetFile(path) as file:
         named = [field.name for field in file.schema_arrow if pa.types.is_dictionary(field.type)]
         batches = file.iter_batches(1, row_groups=[0], columns=named) if named and file.num_row_groups else iter(())
@@ -451,7 +450,7 @@ def read_categories(path: Path) -> dict[str, list[str]]:
 
 
 def _choose_type(stored: pa.DataType) -> ColumnType | None:
-    """The type as which a column of a Parquet file can be declared, text if possible; None if there is none."""
+    """The type that a column of a Parquet file can be declared as, text if possible; None if there is none."""
     types = [kind for kind in ColumnType if _find_kind(stored) in (*STORED_AS[kind], "null")]
     return ColumnType.STRING if ColumnType.STRING in types else next(iter(types), None)
 
@@ -499,7 +498,8 @@ def _read_header(reader: Reader, path: Path, dialect: Dialect) -> list[str]:
 def _open_parquet(
     path: Path, columns: Mapping[str, Column], sources: Mapping[str, str]
 ) -> tuple[Fragment, Fragment, int]:
-    """The relation of a Parquet file, that of all its columns that can be declared, and its number of records."""
+    """The relation of a Parquet file, the relation of all its columns that can be declared, and the number of
+    records."""
     _require_decrypted(path)
     metadata = pq.read_metadata(path)
     schema = metadata.schema.to_arrow_schema()
@@ -507,14 +507,14 @@ def _open_parquet(
     for name, source in sources.items():
         stored, fitting = schema.field(source).type, STORED_AS[columns[name].type]
         if _is_floating(stored) and columns[name].type in (ColumnType.INTEGER, ColumnType.STRING):
-            # From here on, two whole numbers may be stored as one.
+            # From this number on, two whole numbers may be stored as the same value.
             whole[name] = 2**24 if pa.types.is_float32(stored) else 2**53
         elif _is_timestamp(stored) and columns[name].type is ColumnType.DATE:
             dates.append(name)
         elif not (_is_floating(stored) and columns[name].rounded) and _find_kind(stored) not in (*fitting, "null"):
             findings.append(Finding(path.name, describe_misfit(_name_type(stored), columns[name].type), source))
     if not any(pa.types.is_nested(field.type) for field in schema):
-        # Otherwise, chunks are those of the parts of columns.
+        # Otherwise, chunks belong to the parts of columns.
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
             for chunk in map(group.column, range(group.num_columns)):
                 split = _SPLIT in chunk.encodings and chunk.physical_type not in ("FLOAT", "DOUBLE")
@@ -543,13 +543,14 @@ def _open_parquet(
 
 
 def _require_decrypted(path: Path) -> None:
-    """Raise OSError if a column is encrypted. Where Arrow is asked for its metadata, it ends the process."""
+    """Raise OSError if a column is encrypted. A request for the metadata of such a column makes Arrow end the
+    process."""
     with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES) as file:
         for number in range(len(file.schema) if file.num_row_groups else 0):
             try:
                 next(file.iter_batches(1, row_groups=[0], columns=[file.schema.column(number).path]), None)
             except (OSError, pa.ArrowException) as error:
-                # What else is wrong with a column matters only if it is declared.
+                # Other errors in a column matter only if it is declared.
                 if "decrypt" in str(error):
                     raise
 
@@ -559,7 +560,7 @@ def _is_floating(stored: pa.DataType) -> bool:
 
 
 def _is_timestamp(stored: pa.DataType) -> bool:
-    """Without a time zone, which may begin a day at another time."""
+    """Only without a time zone, in which a day may begin at another time."""
     return pa.types.is_timestamp(stored) and stored.tz is None
 
 
@@ -641,8 +642,8 @@ def _relate(
     whole: Mapping[str, int] = MappingProxyType({}),
     dates: Sequence[str] = (),
 ) -> Fragment:
-    """The columns of a relation by their names in the CEF, as texts unless they are typed. Of the floating-point
-    columns `whole`, whole numbers nearer to 0 than this have no point; of the timestamps `dates`, those at midnight
-    have no time."""
+    """The columns of a relation by their names in the CEF, as texts unless they are typed. In the floating-point
+    columns of `whole`, whole numbers nearer to 0 than the bound have no point; in the timestamps of `dates`, midnight
+    has no time."""
     names = {"columns": sources, "relation": Fragment(relation), "typed": typed, "whole": whole, "dates": dates}
     return Fragment(render("cef/renamed", names))

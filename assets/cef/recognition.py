@@ -1,7 +1,7 @@
-"""How a CSV file is written, found out from its bytes: compression, encoding, separator and quotes.
+"""Recognizes how a CSV file is written, from its bytes: compression, encoding, separator and quotes.
 
-A proposal is held to the grammar of `delimited` before it is accepted. What the bytes leave open is refused, with what
-would settle it. `notation` finds out how a file writes numbers and dates.
+A dialect is accepted only if the file follows the grammar of `delimited` in it. An ambiguous file is refused, with the
+options that would settle it. `notation` recognizes how a file writes numbers and dates.
 """
 
 import codecs
@@ -50,7 +50,7 @@ _USUAL = (
     *("windows-1254", "windows-1257", "windows-1251", "windows-1253"),
 )
 _OLD = ("cp850", "mac-roman", "cp852", "koi8-r", "cp866", "cp437")
-"""The encodings of one byte a character that are tried, the old ones only if no other is plausible."""
+"""The encodings of one byte per character to try, the old ones only if no other is plausible."""
 
 _ALPHABETS = [
     frozenset(letters)
@@ -63,7 +63,7 @@ _ALPHABETS = [
         "άαβγδεέζηήθιίϊΐκλμνξοόπρσςτυύϋΰφχψωώ",
     )
 ]
-"""The letters beyond ASCII of European languages. Text in one language has those of one alphabet."""
+"""The letters beyond ASCII of European languages. Text in one language uses one alphabet."""
 
 _SIGNS = frozenset("’‘‚“”„«»‹›–—…€£§°ªº·•¡¿²³µ\u00a0")
 _BETWEEN_LETTERS = frozenset("’‘·\u00a0–")
@@ -95,17 +95,17 @@ NO_HEADER = (
 _NUMBER = re.compile(r"[-+]?[.,]?[0-9]+([.,/-][0-9]+)*")
 """A number or a date."""
 _ROWS = 1000
-"""How many rows are compared with the header."""
+"""The number of rows compared with the header."""
 _OF_QUOTES = {Rule.STRAY_QUOTE, Rule.TEXT_AFTER_QUOTE, Rule.UNCLOSED_QUOTE, Rule.STRAY_ESCAPE}
 
 
 def recognize_dialect(path: Path, given: Mapping[str, str]) -> tuple[Dialect, list[str]]:
-    """How a file is written, except for its numbers and dates, and what a person should know about it, as sentences.
+    """The dialect of a file, except its numbers and dates, and notes on it for a person, as sentences.
 
     Args:
         given: fields of the dialect that the person knows.
 
-    Raises SourceError if that cannot be told, with what would settle it.
+    Raises SourceError if the dialect cannot be recognized, with the options that would settle it.
     """
     dialect, sentences = parse_dialect(given), list[str]()
     if "compression" not in given:
@@ -122,8 +122,8 @@ def recognize_dialect(path: Path, given: Mapping[str, str]) -> tuple[Dialect, li
 
 
 def describe_content(path: Path) -> str:
-    """The format of a file by its content, with the suffix that fits; empty if that cannot be told. Of text, it must be
-    a table."""
+    """The format of a file by its content, with a suitable suffix; empty if unknown. Text is recognized only if it is a
+    table."""
     try:
         dialect, _ = recognize_dialect(path, {})
         if _fits(_read_whole_rows(path, dialect), dialect):
@@ -136,17 +136,17 @@ def describe_content(path: Path) -> str:
 
 
 def explain_refusal(path: Path, declared: Dialect, refusal: SourceError, *, fixed: bool = False) -> SourceError:
-    """The refusal of a file that cannot be read as declared, beginning with how the file is written if that differs;
-    and unless its dialect is fixed, with what would declare it."""
+    """The refusal of a file that cannot be read as declared. If the file's dialect differs from the declared one, the
+    refusal begins with the difference and, unless the dialect is fixed, the fields that would declare it."""
     try:
         found, _ = recognize_dialect(path, {})
     except (SourceError, OSError, UnicodeError, csv.Error) as error:
-        # What the file is instead explains the refusal, but not what a person would have to settle.
+        # The actual format of the file explains the refusal; the options that a person would have to settle do not.
         other = [finding for finding in getattr(error, "findings", ()) if finding.rule.startswith("is ")]
         return SourceError([*other, *refusal.findings])
     fields = ["compression", "encoding"]
     if _fits(_read_whole_rows(path, found), found):
-        # A file without any quoted field may be a damaged one with quotes.
+        # A file without quoted fields may be a damaged one with quotes.
         fields += ["separator", "quote", "escape"] if found.quote_character else ["separator"]
     differing = {field: getattr(found, field) for field in fields if getattr(found, field) != getattr(declared, field)}
     of_bytes = {*_USUAL, *_OLD, "iso-8859-1"}
@@ -221,7 +221,7 @@ def _find_encoding(path: Path, dialect: Dialect) -> tuple[str, list[str]]:
         return UTF_8, []
     words = _collect_words(path, dialect)
     readings = _read_plausibly(words, _USUAL) or {
-        # Texts of East Asia have no small letters when they are read so.
+        # Texts of East Asia have no small letters in this reading.
         encoding: reading
         for encoding, reading in _read_plausibly(words, _OLD).items()
         if any(letter.islower() and letter >= "\x80" for word in reading for letter in word)
@@ -257,7 +257,7 @@ def _find_encoding(path: Path, dialect: Dialect) -> tuple[str, list[str]]:
 
 
 def _collect_words(path: Path, dialect: Dialect) -> dict[bytes, None]:
-    """Different words with bytes beyond ASCII, in the order of the file. A word is cut where a block ends."""
+    """Distinct words with bytes beyond ASCII, in the order of the file. A word is cut where a block ends."""
     words: dict[bytes, None] = {}
     for block in read_bytes(path, dialect.compression):
         words |= dict.fromkeys(_WORD.findall(block))
@@ -267,7 +267,7 @@ def _collect_words(path: Path, dialect: Dialect) -> dict[bytes, None]:
 
 
 def _read_plausibly(words: Mapping[bytes, None], encodings: tuple[str, ...]) -> dict[str, list[str]]:
-    """The different readings of words that may be text of one language, by encoding."""
+    """The distinct readings of words that may be text of one language, by encoding."""
     readings: dict[str, list[str]] = {}
     for encoding in encodings:
         characters = list_characters(encoding)
@@ -294,7 +294,7 @@ def _is_word(text: str) -> bool:
 
 
 def _locate(path: Path, dialect: Dialect, word: bytes) -> str:
-    """The line and the field of the first occurrence of a word, with the name of its column if that is in ASCII."""
+    """The line and the field of the first occurrence of a word, with the name of its column if it is in ASCII."""
     lines, tail = 1, b""
     for block in read_bytes(path, dialect.compression):
         text = tail + block
@@ -325,7 +325,7 @@ def _find_separator(path: Path, dialect: Dialect, given: Mapping[str, str]) -> D
     whole = _read_whole_rows(path, dialect)
     if whole.startswith(b"sep="):
         raise _refuse(path, "is not a table from its first line on, which begins with sep=; delete it")
-    # Where one field is quoted as a whole, another one with a quote in it is malformed.
+    # If one field is quoted as a whole, another field with a quote in it is malformed.
     unquoted = not _DOUBLE_QUOTES.search(whole)
     quoting = [each for each in _QUOTING if not each.keys() & given.keys()]
     quoting = [each for each in quoting if unquoted or each != {"quote": "none"}]
@@ -352,7 +352,8 @@ def _find_separator(path: Path, dialect: Dialect, given: Mapping[str, str]) -> D
 
 
 def _refuse_without_header(path: Path, dialect: Dialect) -> None:
-    """Raise SourceError if the first row has a name less than the others have fields, or seems to be a record."""
+    """Raise SourceError if the first row has one name fewer than the other rows have fields, or seems to be a
+    record."""
     whole = _read_whole_rows(path, dialect)
     if _fits(whole, dialect):
         if _is_record(*islice(read_rows(whole.decode("utf-8", "replace"), dialect), _ROWS)):
@@ -381,7 +382,7 @@ def _is_title(whole: bytes, dialect: Dialect) -> bool:
 
 
 def _is_record(names: Sequence[str], *rows: Sequence[str]) -> bool:
-    """Whether the first row of a table may be one of its records, and looks like them."""
+    """Whether the first row of a table may be a record, and looks like the other records."""
     alike = False
     for name, *values in zip(names, *rows, strict=True):
         present = [value for value in values if value]
@@ -402,7 +403,7 @@ def _read_whole_rows(path: Path, dialect: Dialect) -> bytes:
 
 
 def _fits(text: bytes, dialect: Dialect, more: int = 0) -> bool:
-    """Whether a text has several columns, and rows of as many fields, or as many and `more` below the header."""
+    """Whether a text has several columns, and as many fields in each row, or `more` in each row below the header."""
     try:
         names = next(read_rows(text[:LONGEST_ROW].decode("utf-8", "replace"), dialect), [])
     except csv.Error:

@@ -1,6 +1,6 @@
-"""The sketch of a dataset's records, made of its source files as they are: of all columns, before any recode.
+"""The sketch of a dataset's records, made from all columns of its source files, before any recode.
 
-`mechanisms.people` has the sketch itself. Here the values are read, and hashed under a key of the custody.
+`mechanisms.people` has the sketch itself. This module reads the values and hashes them under a key of the custody.
 """
 
 import hmac
@@ -20,7 +20,7 @@ from resources.statements import SQL
 from resources.warehouse import Session, WarehouseError
 
 _LETTERS = 64
-"""The letters of a text that count: a text of any length could take any memory."""
+"""The letters of a text that are hashed, to bound the memory for long texts."""
 _BYTES = 4 * _LETTERS
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 """Any odd number, so that the order of the columns in a key matters."""
@@ -80,8 +80,8 @@ def _merge(sketches: Sequence[TableSketch]) -> Sequence[TableSketch]:
 
 
 class _UnitSketcher:
-    """Makes the sketch of the households in a rectangular file, whatever was declared about them: of the columns that
-    are the same for all persons of each household among the first records.
+    """Makes the sketch of the households in a rectangular file, independent of the declaration: of the columns with the
+    same value for all persons of each household in the first batch.
 
     The rows of a household are expected to follow each other, at least within a batch.
     """
@@ -113,7 +113,7 @@ def hash_values(values: pa.Array, factors: Words) -> Coded:
         factors: secret random words, two more than a text has bytes.
 
     Returns:
-        The hashes of the different texts, and for each value the place of its own among them.
+        The hashes of the distinct texts, and for each value the index of its hash.
     """
     coded = pc.fill_null(values.cast(pa.large_string()), "").dictionary_encode()
     return _hash_texts(_normalize(coded.dictionary), factors), coded.indices.to_numpy()

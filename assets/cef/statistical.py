@@ -1,11 +1,11 @@
 """Files of Stata, SPSS and SAS, read through `pyreadstat`.
 
-This module reads what a file tells about its variables, takes its records in pieces into a temporary table of a
-session, which DuckDB encrypts where it spills it, and gives the relation of the variables as texts. `readers` opens it
-as a source.
+This module reads the descriptions of a file's variables, copies its records in pieces into a temporary table of a
+session, which DuckDB encrypts if it spills to disk, and gives the relation of the variables as texts. `readers` opens
+it as a source.
 
 A number is read as the shortest decimal that stands for it, as the packages show it: no other number has the same text.
-A whole number beyond 2^53, up to which they are told apart, is not written as one, so that no type takes it.
+Beyond 2^53, whole numbers are no longer distinct. They are not written as whole numbers, so that no type accepts them.
 """
 
 import re
@@ -27,7 +27,7 @@ from resources.statements import SQL, Fragment, quote, render
 from resources.warehouse import Session
 
 CELLS = 4_000_000
-"""About how many values of a file are in memory at a time."""
+"""The approximate number of values of a file in memory at a time."""
 
 FILES: Mapping[str, Callable[..., Any]] = {
     ".dta": pyreadstat.read_dta,
@@ -38,7 +38,7 @@ FILES: Mapping[str, Callable[..., Any]] = {
     ".xpt": pyreadstat.read_xport,
 }
 _KEEPS_REASONS = (".dta", ".sav", ".zsav", ".sas7bdat")
-"""The files whose special and declared missing values pyreadstat gives as they are."""
+"""The files whose special and declared missing values pyreadstat returns unchanged."""
 
 _DATES = re.compile(
     r"%-?t?d.*|(A|E|S|J)?DATE[\d.]*|WEEKDAT[EX][\d.]*|(MMDDYY|DDMMYY|YYMMDD)[BCDNPS]?[\d.]*|(E8601|B8601|IS8601)DA[\d.]*"
@@ -61,7 +61,7 @@ _OF_SPSS = (".sav", ".zsav", ".por")
 
 @dataclass(frozen=True)
 class StatisticalFile:
-    """What a file tells about itself.
+    """A file's description of itself.
 
     Attributes:
         kinds: how each variable is stored: text, number, float (of four bytes), date, or a format of times.
@@ -194,10 +194,11 @@ def _read(path: Path, **options: Any) -> tuple[Mapping[str, Sequence[Any]], Any]
 
 
 def map_records(path: Path, width: int) -> NDArray[np.uint8]:
-    """The records of a transport file, a row each: after a line of 80 bytes, filled up with blanks to another one.
+    """The records of a transport file, one per row. They begin after a line of 80 bytes and are padded with blanks to
+    a full line.
 
-    Version 8 states their number. In version 5, a file that was cut off between two records is like a whole one. Raises
-    SourceError if the file is not whole otherwise, or has further tables.
+    Version 8 states their number. In version 5, a file that was cut off between two records looks whole. Raises
+    SourceError if the file is otherwise incomplete, or has further tables.
     """
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
         start = content.find(b"HEADER RECORD*******OBS") + 80
@@ -217,7 +218,7 @@ def map_records(path: Path, width: int) -> NDArray[np.uint8]:
 
 
 def open_file(path: Path) -> StatisticalFile:
-    """Read what a file tells about its variables. Raises SourceError if it is not readable, or its suffix not known."""
+    """Read the descriptions of a file's variables. Raises SourceError if it is unreadable or its suffix unknown."""
     if path.suffix.lower() not in FILES:
         raise SourceError([Finding(path.name, f"none of the suffixes {', '.join(FILES)}")])
     catalog = path.with_suffix(".sas7bcat")
@@ -260,7 +261,7 @@ def _find_remedy(path: Path, shown: str) -> str:
 
 
 def write_code(code: float | str, is_text: bool) -> str:
-    """A code as a relation has it: a whole number without a point, a letter of a missing value after one."""
+    """A code as written in a relation: a whole number without a point, the letter of a missing value after a point."""
     if isinstance(code, str):
         return code if is_text else f".{code}"
     return str(int(code)) if float(code).is_integer() else repr(float(code))

@@ -1,12 +1,12 @@
 """A synthetic survey: persons in sampled households over several waves, with weights from a declared design.
 
-This module defines the parameters, computes from the design how many households of each stratum answer and stay and
-which weights they have, and declares the columns. `sql/cef/survey_plan.sql`, and the two statements that include it,
-compose the households and persons. Everything follows from the parameters by MD5 and exact arithmetic, so that the same
+This module defines the parameters, computes from the design the weights of each stratum's households and how many of
+them answer and stay, and declares the columns. `sql/cef/survey_plan.sql`, and the two statements that include it,
+compose the households and persons. All values follow from the parameters by MD5 and exact arithmetic, so that the same
 parameters give the same records on any machine.
 
 A person is one record with a column for each answer of each wave. A change of one person therefore changes one record,
-for any number of waves. The figures are only plausible: nothing was fitted to a survey.
+for any number of waves. The figures are only plausible, not fitted to a survey.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from resources.statements import Fragment, quote_literal
 
 MOST_WAVES = 12
 LARGEST_INCOME = 50_000
-"""The greatest monthly income in dollars; greater ones are recorded as this."""
+"""The greatest monthly income in dollars; greater incomes are recorded as this one."""
 
 LARGEST_WEIGHT = 10**14
 """Weights are less than this, so that a decimal column holds them."""
@@ -41,7 +41,7 @@ _FRAME_SHARES = {"low_income": Fraction(3, 10), "other": Fraction(7, 10)}
 
 
 class Stratum(dg.Model):
-    """The shares of a stratum's households that are sampled, that answer in the first wave, and that stay."""
+    """The shares of a stratum's households that are sampled, answer in the first wave, and stay."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -164,13 +164,13 @@ class Cell:
     """A stratum of a state, with the numbers of its households and their weights.
 
     Attributes:
-        frame: the households of the cell in the frame: those sampled, divided by the sampling rate.
-        sampled: how many were sampled.
-        stayers: how many answered, by wave; those of a wave answered in all earlier ones.
+        frame: the number of the cell's households in the frame: sampled households divided by the sampling rate.
+        sampled: the number of sampled households.
+        stayers: by wave, the number of households that answered in it and in all earlier waves.
         design_weight: the reciprocal of the sampling rate.
-        person_weight: the design weight, adjusted for those who did not answer: times sampled by answering households.
-        panel_weight: the person weight, adjusted for those who left: times the households of the first wave by those
-            of the last one. It is for persons who answered in all waves.
+        person_weight: the design weight, adjusted for nonresponse: times sampled households / answering households.
+        panel_weight: the person weight, adjusted for attrition: times the households of the first wave / the households
+            of the last wave. It is for persons who answered in all waves.
     """
 
     state: str
@@ -184,15 +184,15 @@ class Cell:
 
     @property
     def households(self) -> int:
-        """The households that answered in the first wave, which are those in the file."""
+        """The households that answered in the first wave. The file has only these."""
         return self.stayers[0]
 
 
 def survey_cells(parameters: SurveyParameters) -> list[Cell]:
     """The cells of a survey, by state and stratum.
 
-    How many households answer and stay is fixed, rounded from the rates; which ones is drawn. The weights therefore
-    follow from the parameters alone.
+    The numbers of households that answer and stay are fixed, rounded from the rates; only the choice of households is
+    drawn. The weights therefore follow from the parameters alone.
     """
     population = {state: read_states()[state]["population"] for state in parameters.states}
     strata = [(state, code, stratum) for state in population for code, stratum in parameters.design]
@@ -259,7 +259,7 @@ def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
 
 
 def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
-    """The columns of the persons: what does not change, then the answers of each wave."""
+    """The columns of the persons: constant attributes, then the answers of each wave."""
     cells = survey_cells(parameters)
     columns = {
         "person": _column("integer", "The person.", role="key"),
@@ -314,7 +314,7 @@ _AGE_BANDS = {
     "75+": {"at_least": 75},
 }
 _NOT_INTERVIEWED = {"not_interviewed": "Not interviewed in this wave"}
-"""Of the households in the file, all answered in the first wave."""
+"""The code of a later wave without an interview; all households in the file answered in the first wave."""
 
 
 def _column(kind: str, description: str, **fields: Any) -> Column:

@@ -1,10 +1,10 @@
 """A synthetic census: any number of households in any states, in the production layout.
 
 This module defines the parameters, computes the number of units of each kind in each state, and writes the census.
-`sql/cef/synthetic_plan.sql`, and the two statements that include it, compose the households. Everything follows from
+`sql/cef/synthetic_plan.sql`, and the two statements that include it, compose the households. All values follow from
 the parameters by MD5 and arithmetic, so that the same parameters give the same records on any machine.
 
-The figures are only plausible: nothing but the relative sizes of the states was fitted to a census.
+The figures are only plausible: only the relative sizes of the states were fitted to a census.
 """
 
 import csv
@@ -27,8 +27,7 @@ RACE_CODES_2020 = Path(__file__).with_name("race_codes_2020.csv")
 
 The columns `race` (1 to 6, in the order of `SIX_RACES`) and `hispanic` are facts: the major race, and whether the
 origin is Hispanic, that the iterations of level 0 give to a code. They are from the lists with which SafeTab-P was run
-for that census (`assets/safetab/lists`). The order of rows is invented: within a race, codes that stand early are
-frequent.
+for that census (`assets/safetab/lists`). The order of rows is invented: within a race, early codes are frequent.
 """
 
 NOT_HISPANIC = "9950"
@@ -38,8 +37,8 @@ HISPANIC_LIST = len(SIX_RACES) + 1
 """The number of the list of Hispanic origins, after those of the six races. As races, they are Some Other Race."""
 
 _MULTIPLIERS = (48_271, 69_621, 16_807, 39_373, 742_938, 62_089_911, 630_360_016, 950_706_376, 1_226_874_159)
-"""Multipliers for arithmetic modulo the prime 2^31 − 1: one for each list, and two for the further codes of a person. A
-word times each of them gives numbers that are used as separate draws."""
+"""Multipliers for arithmetic modulo the prime 2^31 − 1: one for each list, and two for the further codes of a person.
+The products of a word with each of them serve as separate draws."""
 
 
 _VACANT_EVERY = 9
@@ -48,12 +47,12 @@ _QUARTERS_EVERY = 520
 """The number of households for each group quarters: with the sizes in `synthetic_plan.sql`, 2.5% of all persons live in
 group quarters."""
 _PERSONS_PER_HOUSEHOLD = 2.58
-"""The persons of a census for each household, those in group quarters included."""
+"""The persons of a census for each household, including persons in group quarters."""
 _BLOCK_GROUP_UNITS = 500
 _BLOCKS = 25
 _TRACT_BLOCK_GROUPS = 3
 _PLACE_TRACTS = 4
-"""The tracts of an incorporated place; three of four such areas are one."""
+"""The tracts of an incorporated place; three of four areas of this size are one."""
 _COUNTY_TRACTS = 10
 _MOST_COUNTIES = 500
 """County codes are the odd numbers of up to three digits."""

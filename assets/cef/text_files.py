@@ -1,7 +1,8 @@
-"""CSV files as text: decompressed and decoded, held to the grammar of `delimited`, and read as a relation of texts.
+"""CSV files as text: decompressed and decoded, checked against the grammar of `delimited`, and read as a relation of
+texts.
 
-DuckDB reads a file itself if it is in UTF-8. It decodes few other encodings, so such a file is decoded here and kept in
-a temporary table of the session, which spills encrypted. Either way, what is judged is what is read.
+DuckDB itself reads a file in UTF-8. It decodes few other encodings, so other files are decoded here and kept in a
+temporary table of the session, which spills encrypted. Either way, DuckDB reads the same text that was checked.
 """
 
 import codecs
@@ -26,10 +27,10 @@ from resources.statements import SQL, Fragment, quote, quote_literal, render
 from resources.warehouse import Session
 
 LONGEST_ROW = 1_000_000
-"""The number of bytes that a row of a CSV file may have. DuckDB refuses rows of more than two million."""
+"""The most bytes in a row of a CSV file. DuckDB refuses rows of more than two million."""
 
 BLOCK_BYTES = 1 << 23
-"""The number of bytes of a CSV file that are in memory at a time while its form is checked."""
+"""The bytes of a CSV file in memory at a time while its form is checked."""
 
 GRAMMAR = {
     delimited.Rule.NOT_UTF8: "not UTF-8",
@@ -74,7 +75,7 @@ class TextSource:
 def read_bytes(path: Path, compression: Compression) -> Iterator[bytes]:
     """The decompressed bytes of a file in blocks.
 
-    Raises SourceError if it is not compressed so, not whole, or damaged.
+    Raises SourceError if the file is compressed differently, incomplete, or damaged.
     """
     with path.open("rb") as file:
         if compression == "none":
@@ -89,7 +90,7 @@ def read_bytes(path: Path, compression: Compression) -> Iterator[bytes]:
 
 
 def is_utf_8(path: Path, compression: Compression, beyond_ascii: bool = False) -> bool:
-    """Whether a file is in UTF-8, and, if `beyond_ascii`, shows it by a character that is not in ASCII."""
+    """Whether a file is in UTF-8 and, if `beyond_ascii`, has a character beyond ASCII."""
     decoder = codecs.getincrementaldecoder(UTF_8)()
     try:
         ascii_only = True
@@ -102,7 +103,7 @@ def is_utf_8(path: Path, compression: Compression, beyond_ascii: bool = False) -
 
 
 def read_text(path: Path, dialect: Dialect) -> Iterator[bytes]:
-    """The text in UTF-8, without a byte-order mark, in blocks. What encodes no character becomes bytes that are not
+    """The text in UTF-8, without a byte-order mark, in blocks. Bytes that encode no character become bytes that are not
     UTF-8. Raises SourceError as `read_bytes`, or if a text in UTF-16 has no byte-order mark."""
     blocks = read_bytes(path, dialect.compression)
     if dialect.encoding == UTF_8:
@@ -135,23 +136,23 @@ def _decode_utf_16(label: str, encoding: str, blocks: Iterator[bytes]) -> Iterat
 
 @cache
 def list_characters(encoding: str) -> str:
-    """The characters of the 256 bytes in an encoding of one byte a character, U+FFFE for a byte that has none.
+    """The characters of the 256 bytes in an encoding of one byte per character, U+FFFE for a byte without one.
 
-    The control characters U+0080 to U+009F, which ISO 8859 has and no text, are none.
+    The control characters U+0080 to U+009F do not count: ISO 8859 has them, but no text does.
     """
     characters = [bytes([byte]).decode(encoding, "replace") for byte in range(256)]
     return "".join("\ufffe" if "\x80" <= each <= "\x9f" or each == "\ufffd" else each for each in characters)
 
 
 def require_text(path: Path, dialect: Dialect) -> None:
-    """Raise SourceError if a file has nothing but blanks, separators and ends of lines, or nothing at all."""
+    """Raise SourceError if a file is empty or has only blanks, separators and ends of lines."""
     between = f" \t\r\n{dialect.delimiter}".encode()
     if not any(block.strip(between) for block in read_text(path, dialect)):
         raise SourceError([Finding(path.name, BLANK if path.stat().st_size else EMPTY)])
 
 
 def read_beginning(path: Path, dialect: Dialect) -> bytes:
-    """The first bytes of the text in UTF-8, as many as a row may have and maybe more."""
+    """The first bytes of the text in UTF-8, at least as many as a row may have."""
     beginning = b""
     for block in read_text(path, dialect):
         beginning += block
@@ -163,8 +164,8 @@ def read_beginning(path: Path, dialect: Dialect) -> bytes:
 def read_header(path: Path, dialect: Dialect) -> list[str]:
     """The names of the columns.
 
-    Raises UnicodeError if the first row cannot be decoded, and csv.Error if it is malformed; `judge` judges all others.
-    Raises SourceError if there are none.
+    Raises UnicodeError if the first row cannot be decoded, csv.Error if it is malformed (`judge` checks the other
+    rows), and SourceError if there are no names.
     """
     require_text(path, dialect)
     beginning = read_beginning(path, dialect).decode("utf-8", "surrogateescape")
@@ -222,7 +223,7 @@ def open_text(
     stage, decoded = None, Fragment("")
     if dialect.encoding != UTF_8:
         if dialect.encoding not in UTF_16 and is_utf_8(path, dialect.compression, beyond_ascii=True):
-            # Every text in UTF-8 is some text of an encoding of bytes too.
+            # Every text in UTF-8 is also valid in an encoding of one byte per character.
             raise SourceError([Finding(path.name, f"in UTF-8, not in {dialect.encoding}")])
         name = f"decoded {token_hex(8)}"
         stage, decoded = partial(_load, path, dialect, len(names), name), quote(name)
@@ -237,7 +238,7 @@ def open_text(
         "compression": quote_literal(dialect.compression),
         **describe_notation(dialect),
     }
-    # Numbers and dates of all columns are written in one way, so that files about the same people have the same sketch.
+    # Numbers and dates of all columns get the same form, so that files about the same people have the same sketch.
     every = {f"c{number}": (f"c{number}", "any") for number in range(len(names))}
     places = {name: number for number, name in enumerate(names)}
     typed = {name: (f"c{places[source]}", kind.value) for name, (source, kind) in columns.items()}

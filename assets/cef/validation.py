@@ -1,9 +1,9 @@
-"""The validation of records against their declaration: how many records violate which rule.
+"""The validation of records against their declaration: the number of records that violate each rule.
 
-The rules are those of rows (`row_rules`, in batches, or once for each text of a code column), and those of keys, of a
-layout's structure and of stored tables (SQL). Every finding is a count; no value of a record leaves this module.
-Findings name tables and columns of the CEF; those of `readers` and `ingestion` name files and their columns.
-`ingestion` and `asset` decide what follows.
+Rules of rows are in `row_rules`, applied in batches, or once for each text of a code column. Rules of keys, of a
+layout's structure and of stored tables are in SQL. Every finding is a count; no value of a record leaves this module.
+Findings name tables and columns of the CEF; the findings of `readers` and `ingestion` name files and their columns.
+`ingestion` and `asset` decide on the consequences.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ BATCH_ROWS = 250_000
 """The number of rows validated at a time, which bounds memory for tables of any size."""
 
 CODES_AT_ONCE = 50
-"""The number of code columns in a statement, because DuckDB takes longer to plan more of them than to read them."""
+"""The most code columns in a statement. DuckDB would take longer to plan more of them than to read them."""
 
 _DIVIDED_BLOCK = "divided_block"
 _OF_DIVIDED_BLOCKS = SQL("cef/of_divided_blocks", 'SELECT {% include "cef/divided_blocks.sql" %} AS units')
@@ -44,7 +44,7 @@ AS_MEANT: Mapping[str, Callable[[pa.StringArray], Iterable[pa.StringArray]]] = {
         pc.replace_substring_regex(codes, r"^([0-9]+)\.0+$", r"\1")
     ],
 }
-"""What may be wrong with codes, with the codes that are meant then."""
+"""By possible error in codes, the function to the intended codes."""
 
 
 def describe_domain_rule(column: Column) -> str:
@@ -80,8 +80,8 @@ class SourceError(RefusedError):
     """A source cannot become a CEF. The message names files, columns, rules and counts, and contains no value."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
-        # Two columns of the CEF may come from the same column of the source, and find the same there; what one of them
-        # explains, the other need not repeat.
+        # Two columns of the CEF may come from the same column of the source and have the same finding. If one of the
+        # findings has an explanation, the other is left out.
         explained = {replace(item, rule=item.rule.split("; ")[0]) for item in findings if "; " in item.rule}
         self.findings = tuple(item for item in dict.fromkeys(findings) if item not in explained)
         super().__init__("\n".join(str(finding) for finding in self.findings))
@@ -96,7 +96,7 @@ def row_findings(
         place: the name of the table in the findings.
         explained: by column, the number of NULLs in the table that another finding explains.
     """
-    # Here, because pandera takes most of a second to import, and only an ingestion needs it.
+    # Imported here, because pandera takes most of a second to import, and only an ingestion needs it.
     from assets.cef.row_rules import count_offenders, row_schema
 
     code_columns = _find_code_columns(session, table, records)
@@ -138,7 +138,7 @@ def _find_meant(column: Column, codes: pa.StringArray, possible: Iterable[str]) 
 
     present = codes.drop_null()
     outside = present.filter(pc.invert(is_inside(present)))
-    # Of a batch without any, too.
+    # `min_count` is for batches without codes outside the domain.
     return [
         words
         for words in possible
@@ -147,9 +147,9 @@ def _find_meant(column: Column, codes: pa.StringArray, possible: Iterable[str]) 
 
 
 def _find_code_columns(session: Session, table: Table | Fragment, records: RecordTable) -> dict[str, Column]:
-    """The columns whose texts are judged once for all rows that have them, which takes a fraction of the time, because
-    they are usually few; otherwise DuckDB spills them. Keys differ in every row. pandera refuses a column whose type is
-    not the declared one."""
+    """The columns whose distinct texts are judged once for all rows, which takes a fraction of the time, because they
+    are usually few; otherwise DuckDB spills them. Keys are left out, because they differ in every row, and so are
+    columns of another type than declared, which pandera refuses."""
     stored = session.columns(table)
     return {
         name: column
@@ -161,8 +161,8 @@ def _find_code_columns(session: Session, table: Table | Fragment, records: Recor
 
 
 def count_repeated_keys(session: Session, table: Table | Fragment, key: str) -> int:
-    """The number of rows whose key an earlier row has. Keys are mostly stored in ascending order, and need no counting
-    then, which would take a table of all of them."""
+    """The number of rows whose key an earlier row has. Keys are mostly stored in ascending order and then need no
+    counting, which would take a table of all keys."""
     if session.row("cef/is_ascending", key=key, table=table) == (True,):
         return 0
     return int(session.row("cef/count_repeated_keys", key=key, table=table)[0])
@@ -190,8 +190,8 @@ def key_findings(session: Session, table: Table, records: RecordTable) -> list[F
 
 
 def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
-    """The findings about persons and households without a unit, by table, and about units made of persons that have
-    none; none if the unit of each of them exists."""
+    """The findings about persons and households without a unit, by table, and about units made of persons that have no
+    persons; empty if all units exist and have persons."""
     units, *others = declaration.cef_tables()
     findings = []
     for table, (name, records) in zip(others, list(declaration.tables.items())[1:], strict=True):
@@ -217,7 +217,7 @@ def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
 
 
 def copy_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
-    """The findings about donors, whose answers may be in at most `copies` records, their own among them."""
+    """The findings about donors, whose answers may be in at most `copies` records, including their own."""
     findings = []
     for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True):
         if records.donor is not None:
@@ -253,7 +253,7 @@ def structure_offenders(session: Session, declaration: DatasetDeclaration) -> di
     addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
     names: dict[str, Any] = {**addresses, "rules": list(rules)}
     if "possible_type" in rules:
-        # Here, because only a dataset with the columns of the DHC needs it.
+        # Imported here, because only a dataset with the columns of the DHC needs it.
         from assets.cef.dhc import register_codes, register_impossible
 
         names |= {**register_codes(session), **register_impossible(session), "carried": ["MAFID"]}
@@ -266,7 +266,7 @@ def structure_findings(offenders: Mapping[Rule, int]) -> list[Finding]:
 
 
 def crossing_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
-    """The findings about records of several partitions that contradict each other, though those of each do not."""
+    """The findings about contradictions between records of different partitions."""
     findings = []
     for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True):
         findings += key_findings(session, table, records)
