@@ -1,5 +1,5 @@
-"""The Streamlit script of the explorer: its pages, below the name of the deployment. `process` runs it; nothing else
-imports it."""
+"""The Streamlit script of the explorer: its pages, below the name of the deployment. Only `process` runs it, and no
+module imports it."""
 
 import traceback
 from contextlib import ExitStack
@@ -9,9 +9,8 @@ import streamlit as st
 from resources.faults import conceal
 
 st.set_page_config(page_title="Stirred: explorer", layout="wide", initial_sidebar_state="auto")
-# Streamlit leaves a sixth of a screen free above a page, and between the columns of tables that a phone then cuts. Its
-# cells of tables break lines beside free space. In a window that is enlarged twice, it has two columns that are too
-# narrow.
+# Streamlit leaves a sixth of a screen free above a page, and space between the columns of tables, which a phone then
+# cuts. Table cells break lines beside free space. In a window at twice the zoom, the two columns are too narrow.
 st.html(
     "<style>.stMainBlockContainer { padding: 4rem 2rem } .stHeading h1 { padding: 0 0 .5rem; font-size: 2rem } "
     ".stHeading h2 { font-size: 1.5rem } .stTable td [data-testid=stMarkdownContainer] { max-width: 40rem } "
@@ -19,10 +18,10 @@ st.html(
     "[data-testid=stExpanderDetails] { padding: .5rem } .stTable :is(td, th) { padding: .25rem !important } } "
     "@media (max-width: 800px) { [data-testid=stHorizontalBlock] { flex-wrap: wrap } "
     "[data-testid=stColumn] { min-width: 100% } } "
-    # Streamlit marks a link of the navigation, a button or a radio button that has the focus with a faint shade alone.
+    # Streamlit marks the focus on a navigation link, a button or a radio button with a faint shade alone.
     ":is([data-testid=stTopNavLink], button):focus-visible, .stRadio label:has(:focus-visible) "
     "{ outline: 2px solid !important; outline-offset: 1px } "
-    # A dark page is printed light. No chart is cut, and a printed choice has no color that tells it from the others.
+    # A dark page is printed light. No chart is cut, and print has no color to distinguish the chosen option.
     "@media print { html, body, .stApp, .stApp * { color: #000 !important; background-color: #fff !important } "
     ".stApp svg text { fill: #000 !important } .stApp svg .role-axis-grid line { stroke: #ddd !important } "
     ".stTable, .stTable * { overflow: visible !important; border-color: #ccc !important } "
@@ -35,7 +34,7 @@ try:
     with ExitStack() as stack:
         with right:
             stack.enter_context(st.spinner("Loading …"))
-        # Here, so that a failure of an import is in the terminal too.
+        # Imported here, so that the terminal also shows a failed import.
         from orchestration.explorer import audit, budgets, laboratory, plan, tables
         from orchestration.explorer.display import OPENED, show_header
 
@@ -51,7 +50,7 @@ try:
             position="top",
         )
         page.run()
-        # Afterwards, as the page's address then names the release that is shown.
+        # Repeated here, because only now the page's address names the release that is shown.
         show_header(header)
     st.session_state[OPENED] = True
 except Exception as error:

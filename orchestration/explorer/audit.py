@@ -1,7 +1,7 @@
 """The page *Audit*: proofs with the public key and the ledger alone, and how to repeat them without this page.
 
-The ledger's anchor and the repetition of draws need the keys, which this process cannot open: `stirred audit`
-asks for them.
+The ledger's anchor and the repetition of draws need the keys, which this process cannot open. `stirred audit` checks
+both.
 """
 
 import shlex
@@ -105,7 +105,7 @@ def _compare_tables(entries: Sequence[Entry]) -> None:
 
 
 def _list(words: str, parts: Sequence[str]) -> str:
-    """Words and the parts below them, as Markdown."""
+    """Markdown with the words and a list of the parts below them."""
     return "\n".join([words, "", *(f"- {escape(part)}" for part in parts)])
 
 

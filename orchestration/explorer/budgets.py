@@ -1,6 +1,6 @@
 """The page *Budgets*: each population's charges by release, the rest of its cap, and the price of one more release.
 
-The facts are those of `assets.ledger.view`; `assets.charge.assessment` judges another charge.
+The facts come from `assets.ledger.view`; `assets.charge.assessment` judges another charge.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from resources.chain import Entry
 from resources.ledger import Reading
 
 PLANNED = "planned"
-"""The key in the session of what the page Plan showed last: its population, its release and its loss."""
+"""The session's key for the plan last shown on the page Plan: its population, its release and its loss."""
 _BUDGETS = {"Population": "of", "Spent": "spent", "Left": "left", "Of the cap": "of the cap"}
 _CHARGES = {
     "Entry": "entry",
@@ -64,7 +64,7 @@ def show() -> None:
     with controls:
         link: dict[str, str] = {}
         titles = {name: f"{population.title} ({name})" for name, population in populations.items()}
-        # There is more to see of a population that was charged.
+        # A charged population has more to show.
         charged = (position for position, each in enumerate(titles) if budgets[each].charges)
         name = choose("Population", titles, link, "population", default=next(charged, 0))
         st.query_params.from_dict(link)
@@ -75,7 +75,8 @@ def show() -> None:
 
 
 def show_charge(dataset: DatasetDeclaration, release: str, charge: Specification, entries: Sequence[Entry]) -> None:
-    """Show whether the charge of a release, by its name alone, would fit under the cap, and the rest it would leave."""
+    """Show whether the charge of a release, by its name alone, would fit under the cap, and the remainder of the
+    cap."""
     words, refusal = predict_budget(dataset, release, charge, Reading(tuple(entries), ()))
     if refusal:
         st.error(escape(f"A launch would be refused: {refusal}. {words}"))
@@ -109,7 +110,7 @@ def _show_budget(budget: Budget, population: Population) -> None:
 
 
 def _make_chart(budget: Budget) -> alt.LayerChart | None:
-    """The charges as bars from the total before to the total with them; None without a cap, or such a total."""
+    """The charges as bars, each from the total before it to the total with it; None without a cap, or such a total."""
     if budget.cap is None:
         return None
     rows: list[dict[str, str | float]] = []

@@ -1,4 +1,4 @@
-"""How the explorer's pages show things: tables with whole labels, axes of charts, and choices kept in the address."""
+"""The display of the explorer's pages: tables with whole labels, axes of charts, and choices kept in the address."""
 
 import json
 import textwrap
@@ -20,21 +20,22 @@ from orchestration.explorer.reading import UnavailableError, find_published, loa
 from orchestration.explorer.words import escape
 
 MARK = "#c56a10"
-"""The color of a line or border that stands out, in a light and in a dark theme."""
+"""The color of a line or border that stands out in both a light and a dark theme."""
 INK = alt.expr("luminance(background) > 0.5 ? '#222222' : '#e6e6e6'")
 PAPER = alt.expr("background")
 OPENED = "opened"
-"""Whether a page of this session was shown before, so that its address is no longer the one that was opened."""
+"""Whether this session has shown a page before, so that the address is no longer the one that the user opened."""
 _LABEL, _AXIS, _LEGEND, _WHOLE = 28, 30, 40, 42
-"""How many letters a line of a label, of an axis' title and of a legend, and a choice in a box have on a phone."""
+"""The letters that fit on a phone in a line of a label, of an axis title and of a legend, and in a choice in a box."""
 _LINE = 12
 """The height of a line of a label, in pixels."""
 _TALLEST, _SCROLLED = 600, 400
-"""A higher chart, in pixels, is scrolled in a place of such a height, so that the first rows of its table are seen."""
+"""The height of a chart, in pixels, above which it scrolls, and the height of the scrolled view, which leaves the first
+rows of its table visible."""
 
 
 def show_header(place: DeltaGenerator) -> None:
-    """Who publishes, and links to the documentation, the publications, and the certificate of the release that the
+    """Show the publisher, and links to the documentation, the publications, and the certificate of the release that the
     page's address names."""
     folder, release = find_published(), st.query_params.get("release", "")
     links = {"Documentation": "/documentation/how-to/explore.md"} if DOCUMENTATION.exists() else {}
@@ -52,14 +53,14 @@ def show_header(place: DeltaGenerator) -> None:
 
 
 def split_page() -> tuple[DeltaGenerator, DeltaGenerator]:
-    """The column of the controls, and that of what they choose; on a phone, one below the other."""
+    """The columns of the controls and of the results; on a phone, one below the other."""
     controls, picture = st.columns([1, 2.6], gap="large")
     return controls, picture
 
 
 def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> None:
-    """Show a table with whole labels, without columns that are empty in every row. `columns` has the key of each
-    heading; without it, every key is a heading."""
+    """Show a table with whole labels, without columns that are empty in every row. `columns` maps headings to keys;
+    without it, every key is a heading."""
     if columns is not None:
         rows = [{heading: row[key] for heading, key in columns.items()} for row in rows]
     frame = pd.DataFrame([{escape(key): escape(value) for key, value in row.items()} for row in rows])
@@ -77,10 +78,10 @@ def show_chart_with_table(
     in_rows: bool = False,
 ) -> None:
     """A chart as wide as its column, above its table; `words` describe it to readers who cannot see it. A chart with
-    many rows is scrolled, with its axis above."""
+    many rows scrolls, with its axis above."""
     legible = chart.configure_axis(labelColor=INK, titleColor=INK).configure_legend(labelColor=INK, titleColor=INK)
     is_tall = in_rows and chart.height > _TALLEST
-    # A title that ends with the axis has room above the labels of rows, too.
+    # A title aligned to the end of the axis also leaves room above the row labels.
     legible = legible.configure_axisX(titleAnchor="end", orient="top" if is_tall else "bottom")
     with st.container(height=_SCROLLED, border=False) if is_tall else nullcontext():
         st.altair_chart(legible, width="stretch", alt=f"{words}; the table follows.")
@@ -89,10 +90,11 @@ def show_chart_with_table(
 
 
 def make_row_chart(rows: Sequence[Mapping[str, Any]], tooltips: Mapping[str, str]) -> alt.Chart:
-    """A chart with a row for each `name`, in their order, never cut. `tooltips` has titles by the name of a field."""
+    """A chart with a row for each `name`, in the given order, never cut. `tooltips` has titles by the name of a
+    field."""
     names = list(dict.fromkeys(str(row["name"]) for row in rows))
     lines = {name: len(wrap(name, _LABEL)) for name in names}
-    # Otherwise, the first line of a label is in the middle of the row, and the others are near the next row.
+    # Otherwise, the first line of a label would be in the middle of the row, and the others near the next row.
     offsets = [
         {"test": f"{json.dumps(lines)}[datum.value] == {number}", "value": (1 - number) * _LINE / 2}
         for number in set(lines.values())
@@ -113,7 +115,7 @@ def make_row_chart(rows: Sequence[Mapping[str, Any]], tooltips: Mapping[str, str
 
 
 def break_labels(names: Sequence[str], letters: int = _LABEL) -> str:
-    """The Vega expression that shows names in lines of a length that fits a phone."""
+    """The Vega expression that breaks names into lines that fit on a phone."""
     return f"({json.dumps({name: wrap(name, letters) for name in names})})[datum.value]"
 
 
@@ -139,7 +141,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def read_link(name: str, options: Sequence[str], otherwise: str) -> str:
-    """The value of one of the options that the page's address names, or else another one."""
+    """The option that the page's address names, or else `otherwise`."""
     named = st.query_params.get(name, otherwise)
     return named if named in options else otherwise
 
@@ -147,9 +149,9 @@ def read_link(name: str, options: Sequence[str], otherwise: str) -> str:
 def choose(
     words: str, options: Mapping[str, str], link: dict[str, str], name: str, scope: str = "", default: int = 0
 ) -> str:
-    """One of the options, which have labels by value; at first that of the page's address, or else the one at the
-    position `default`. The choice becomes part of `link`, the future address, under its name. In another scope, it
-    begins anew."""
+    """The chosen option, from options with labels by value. The initial choice is the option in the page's address, or
+    else the one at position `default`. The choice becomes part of `link`, the future address, under its name. In
+    another scope, the choice starts anew."""
     values = list(options)
     named = st.query_params.get(name)
     if named is not None and named not in values and not st.session_state.get(OPENED):

@@ -1,6 +1,6 @@
 """The page *Laboratory*: risk against error of each method of a laboratory, from the files of its results.
 
-A laboratory has one tier, and a picture one laboratory, so that no two tiers are in one picture.
+A laboratory has one tier, and a picture shows one laboratory, so no picture mixes two tiers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,11 @@ _GUESSER = "share of others"
 _LEGEND = 30
 """The height of a line of the legend, in pixels."""
 _LABEL = 20
-"""How many letters a line of a point's label has."""
+"""The number of letters in a line of a point's label."""
 _SIDE, _LETTER, _LINE = 300, 6, 13
 """The pixels of a side of the picture on a phone, of a letter of a label, and of a line."""
 _MARK, _BESIDE, _ABOVE = 5, 7, 6
-"""The pixels from the middle of a point to its edge, and from there to its label, which is beside and above it."""
+"""The pixels from the middle of a point to its edge, and to its label: sideways, and upwards."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _COLUMNS = {
     "Method": "method",
@@ -52,7 +52,7 @@ _COLUMNS = {
     "Persons": "persons",
 }
 _ESTIMATES = ("error", "risk", "difference")
-"""Those that have a standard error."""
+"""The columns that have a standard error."""
 _LESSONS = {
     "Named": "named",
     "Precision": "precision",
@@ -60,7 +60,7 @@ _LESSONS = {
     "Over the guesser": OVER_GUESSER,
     "Over the world without the person": GAIN,
 }
-"""By heading, the measure."""
+"""The measures, by heading."""
 _NOT_MEASURED = {"value": None, "standard_error": None}
 
 
@@ -149,8 +149,9 @@ def list_points(
 def list_lessons(
     rows: Sequence[Mapping[str, Any]], subset: str, size: str, attacks: Sequence[str]
 ) -> list[dict[str, str]]:
-    """A row for each method with its parameters, of the attack that is right most often: how many it names, how right
-    it is about them and about all, and how much of that a guesser and a world without the person leave."""
+    """A row for each method with its parameters, about the attack that is right most often: how many persons it names,
+    how often it is right about these and about all persons, and by how much it exceeds a guesser and a world without
+    the person."""
     found = {
         tuple(row[name] for name in ("method", "parameters", "attack", "measure")): row
         for row in rows
@@ -170,8 +171,8 @@ def list_lessons(
 
 
 def leave_out_overlaps(points: Sequence[dict[str, Any]]) -> float:
-    """Empty each label that covers one before, or a point, on a phone. Returns the greatest error whose label is on the
-    right."""
+    """Empty each label that would cover an earlier label or a point on a phone. Returns the greatest error whose label
+    is on the right."""
     widest, highest = (max(point[end] for point in points) or 1 for end in ("right", "high"))
     lowest, middle = min(0, *(point["low"] for point in points)), max(point["error"] for point in points) / 2
     places = [
@@ -219,7 +220,7 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
             tooltip=[alt.Tooltip(name) for name in shown],
         ),
     ]
-    # The labels of points on the right are left of them, so that none is cut.
+    # Points on the right have their labels to the left, so that no label is cut.
     look: dict[str, Any] = {"dy": -_ABOVE, "fontSize": 11, "lineBreak": "\n"}
     for align, shift, side in (("left", _BESIDE, "<="), ("right", -_BESIDE, ">")):
         text = base.mark_text(**look, align=align, dx=shift)  # type: ignore[arg-type]
@@ -233,7 +234,7 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
         lines["a guesser who knows all others of the block"] = guesser.get((BASELINE, subset, size, _GUESSER))
     for words, value in lines.items():
         if value is not None:
-            # Who is often right is on the left of the picture, and who is not, on the right.
+            # Points with a high risk are on the left of the picture, and points with a low one on the right.
             look |= {"align": "right", "dx": 0} if words == Exact.method else {"align": "left", "dx": 4}
             wrapped = wrap(words, _LABEL)
             look["dy"] = -_ABOVE - _LINE * (len(wrapped) - 1)
@@ -254,7 +255,7 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
 
 
 def _write(value: float | None, error: float | None) -> str:
-    """A value with its standard error, if there is one."""
+    """A value with its standard error, if it has one."""
     if value is None:
         return "–"
     return f"{value:,.3f} ± {error:,.3f}" if error else f"{value:,.3f}"

@@ -1,8 +1,9 @@
-"""Starts the explorer: chooses what it may open, runs its process, and opens a browser on it.
+"""The launcher of the explorer, which chooses the files that the explorer may open, runs its process, and opens a
+browser.
 
-The launcher itself is not confined. It gives the process only the variables that it needs, copies the replays from
-Dagster's storage, which the process cannot open, and starts it again when a database, or a folder of the programs, was
-made or replaced, because a confined process can only open the files that were there when it began.
+The launcher itself is not confined. It gives the process only the variables that it needs, and copies the replays from
+Dagster's storage, which the process cannot open. It restarts the process when a database or a folder of the programs
+was made or replaced, because a confined process can only open files that existed when it began.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ INHERITED = frozenset(
         *("STIRRED_PUBLISHED_URL", "STIRRED_DASK", "STIRRED_DECLARATION_VARIABLES"),
     }
 )
-"""The variables that the explorer's process has too, besides the folders that declarations use. None is a secret."""
+"""The further variables of the explorer's process, besides the folders that declarations use. None is a secret."""
 _HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*")
 COMMAND = ("-m", f"{__package__}.process")
 _BETWEEN_LOOKS, _BETWEEN_REPLAYS = 1.0, 30.0
@@ -40,7 +41,7 @@ _TO_START = 60.0
 
 
 class ExplorerError(Exception):
-    """The explorer cannot be started. The message says why."""
+    """The explorer cannot be started. The message gives the reason."""
 
 
 def explore(
@@ -58,11 +59,11 @@ def explore(
 ) -> None:
     """Serve the explorer until it is interrupted.
 
-    The source files of the declared datasets are never opened. By draw id, `replays` says when it was last replayed and
-    with which result; `announce` is called with the address once the page can be opened; `hosts` are names, besides
-    those of this machine, under which a proxy serves the page; `public_key` is the fingerprint of the key that must
-    have signed the publications, if it is known. Raises ExplorerError if a host has an impossible name, the port is
-    taken, the folder of publications contains what must not be opened, or the process ends.
+    The source files of the declared datasets are never opened. `replays` returns the time and result of the last replay
+    of each draw, by draw id; `announce` is called with the address once the page can be opened; `hosts` are names,
+    besides this machine's, under which a proxy serves the page; `public_key` is the fingerprint of the key that must
+    have signed the publications, if it is known. Raises ExplorerError if a host has an invalid name, the port is taken,
+    the folder of publications contains files that must not be opened, or the process ends.
     """
     for host in hosts:
         if not _HOST.fullmatch(host):
@@ -76,7 +77,7 @@ def explore(
                 f"the folder of publications, {published}, contains {path.name}, which the explorer must not open; "
                 "publish to a folder of its own (STIRRED_PUBLISHED)"
             )
-    # Whoever ends the launcher ends its process too.
+    # Ending the launcher ends its process too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with TemporaryDirectory(prefix="stirred-explorer-") as temporary:
         settings = Settings(
@@ -102,15 +103,15 @@ def explore(
 
 
 def list_left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Path]:
-    """The deployment's own folders, and the source files, which the explorer must not open."""
+    """The deployment's own folders and the source files, which the explorer must not open."""
     folders = [os.environ[name] for name in ("DAGSTER_HOME", "STIRRED_SPILL_FOLDER") if name in os.environ]
     files = [path for dataset in datasets for path in dataset.list_files()]
     return [PROJECT / path for path in (home, *map(Path, folders), *map(Path, files))]
 
 
 def make_environment(settings: Settings) -> dict[str, str]:
-    """The environment of the explorer's process: only the variables that it needs, and no key, password or library's
-    setting."""
+    """The environment of the explorer's process: only the variables that it needs, without keys, passwords or settings
+    of libraries."""
     inherited = INHERITED.union(list_folder_variables())
     return {name: value for name, value in os.environ.items() if name in inherited} | {
         "HOME": settings.temporary,
@@ -126,7 +127,7 @@ def make_environment(settings: Settings) -> dict[str, str]:
 
 
 def find_port(port: int) -> int:
-    """The port, or any free one for 0. Raises ExplorerError if it is taken."""
+    """The port, or a free one for 0. Raises ExplorerError if the port is taken."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -139,7 +140,7 @@ def find_port(port: int) -> int:
 @contextlib.contextmanager
 def _run_process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-W", "ignore", *COMMAND]
-    # Streamlit greets on its standard output. What goes wrong is written to the other one.
+    # Streamlit prints its greeting to the standard output, and errors to the standard error.
     environment = make_environment(settings)
     process = subprocess.Popen(command, cwd=settings.temporary, env=environment, stdout=subprocess.DEVNULL)
     try:
@@ -179,14 +180,14 @@ def _wait_until_files_change(
         if time.monotonic() - read_at > _BETWEEN_REPLAYS:
             _write_replays(settings, replays)
             read_at = time.monotonic()
-    # Until what replaces them is there.
+    # Wait until the replacements are complete.
     changed = None
     while changed != (changed := _identify_files(settings)):
         time.sleep(_BETWEEN_LOOKS)
 
 
 def _identify_files(settings: Settings) -> list[tuple[int, int] | None]:
-    """The device and inode of each database, of the folders and of the programs; None for what is not there."""
+    """The device and inode of each database, of the folders and of the programs; None for a missing one."""
     identities: list[tuple[int, int] | None] = []
     for path in (*settings.databases, settings.laboratory, Path(settings.published), *PROGRAMS):
         try:
@@ -198,13 +199,13 @@ def _identify_files(settings: Settings) -> list[tuple[int, int] | None]:
 
 
 def _write_replays(settings: Settings, replays: Callable[[], Mapping[str, str]]) -> None:
-    """Leave the replays for the process. It never reads half a file."""
+    """Leave the replays for the process, which never reads an incomplete file."""
     path = Path(settings.temporary) / REPLAYS
     arriving = path.with_suffix(".arriving")
     try:
         recorded = dict(replays())
     except Exception:
-        # Dagster's storage may be busy or damaged. The pages then show what was known before, or nothing.
+        # Dagster's storage may be busy or damaged. The pages then show the earlier replays, or none.
         return
     arriving.write_text(json.dumps(recorded))
     arriving.replace(path)

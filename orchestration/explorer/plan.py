@@ -1,6 +1,7 @@
 """The page *Plan*: a draft declaration, with its charge, its accuracy, and its time, memory and disk.
 
-It asks `orchestration.planning`, which reads no record, and shows what a charge would state. Nothing is charged.
+It asks `orchestration.planning`, which reads no record, and shows the facts that a charge would state, without a
+charge.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +53,7 @@ _SWAP_RATE = "swap_rate"
 _RATES = [Fraction(thousandths, 1000) for thousandths in (1, 2, 5, *range(10, 100, 10), *range(100, 1000, 25))]
 _EVERY, _MANY = "all levels", 15
 _MARKED = 6
-"""A chart with more marks than this has no room for their names."""
+"""The number of marks up to which a chart has room for their names."""
 
 
 def show() -> None:
@@ -146,7 +147,7 @@ def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> 
 
 
 def _choose_swap_rate(component: ReleaseComponent, name: str) -> dict[str, Any]:
-    """The field with another rate than the declared one, if another one is chosen."""
+    """The field with the chosen rate, if it differs from the declared one."""
     declared = getattr(component.draft, _SWAP_RATE, None)
     rate = declared if isinstance(declared, Fraction) else None
     rates = sorted({*_RATES, *([rate] if rate else [])})
@@ -208,7 +209,7 @@ def _judge_charge(planned: PlannedDeclaration, dataset: DatasetDeclaration, name
 
 
 def _show_expectation(planned: PlannedDeclaration, name: str) -> None:
-    """Show what a launch is expected to take; where the number of records is not public, ask for it."""
+    """Show the expected time, memory and disk of a launch; ask for the number of records if it is not public."""
     st.subheader("Time, memory and disk of a launch")
     records: int | None = None
     if expected_size(planned.method.release.dataset) is None:
@@ -274,7 +275,7 @@ def _show_lines(lines: Sequence[Line]) -> None:
 
 
 def _format(number: float) -> str:
-    """A number with four digits, or all before the point if there are more."""
+    """A number with four digits, or with all digits before the point if there are more."""
     return f"{number:,.0f}" if number >= 10_000 else f"{number:,.4g}"
 
 
@@ -282,7 +283,7 @@ def _show_curve(curve: Curve) -> None:
     st.markdown(f"**{escape(curve.title)}**")
     rows = [{"series": name, "x": x, "y": y} for name, points in curve.series.items() for x, y in points]
     names = list(curve.series)
-    # Levels are numbered: between them are no ticks.
+    # Levels are whole numbers, so there are no ticks between them.
     ticks = (
         alt.Axis(tickMinStep=1)
         if all(x == int(x) for points in curve.series.values() for x, _ in points)
@@ -301,7 +302,7 @@ def _show_curve(curve: Curve) -> None:
         base = alt.Chart(marks).encode(x="x:Q", y="y:Q")
         chart += base.mark_point(size=90, filled=True, color=MARK, opacity=1)
         if len(curve.marks) <= _MARKED:
-            # Above the mark, on the side where a line that rises, or falls, is below.
+            # Above the mark, on the side where a rising, or falling, line is below it.
             (_, first), *_, (_, last) = curve.series[names[0]]
             side: dict[str, Any] = {"align": "right", "dx": -8} if first < last else {"align": "left", "dx": 8}
             chart += base.mark_text(**side, dy=-8, color=INK).encode(text="name:N")

@@ -1,7 +1,7 @@
 """The explorer's process, `python -m orchestration.explorer.process`: confine it, then serve the pages with Streamlit.
 
-Nothing is imported before the process is confined but the standard library and modules without threads. Streamlit's
-files of settings are looked for in the temporary folder, which has none, so that no user's settings can widen them.
+Before the process is confined, it imports only the standard library and modules without threads. Streamlit looks for
+its settings files in the temporary folder, which has none, so that no user's settings can weaken the confinement.
 """
 
 import json
@@ -21,7 +21,7 @@ COLORS = {
     "light": ("#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c", "#00838f", "#8d6e00"),
     "dark": ("#6cb0e8", "#f0a04b", "#7cc785", "#c89be0", "#f28ba2", "#b4b4b4", "#4fc3cf", "#d4b548"),
 }
-"""The colors of charts by theme; which one is shown, the browser decides. Each is legible as a label."""
+"""The colors of charts by theme, from which the browser chooses. Each is legible as a label."""
 PROGRAMS = [
     *(CODE / name for name in ("orchestration", "assets", "mechanisms", "resources", "sql", "docs", "pyproject.toml")),
     DECLARATIONS,
@@ -35,7 +35,7 @@ def main() -> None:
     left_out = [Path(path) for path in settings.left_out]
     confinement = confine(list_readable(settings), [Path(settings.temporary)], left_out, settings.port)
     os.environ[VARIABLE] = replace(settings, confinement=confinement).as_text()
-    # Only now: it starts threads.
+    # Imported only now, because it starts threads.
     from streamlit.web.cli import main as streamlit
 
     streamlit(["run", str(SERVER), *list_flags(settings)], standalone_mode=True)
@@ -50,7 +50,7 @@ def list_readable(settings: Settings) -> Sequence[Path]:
 
 
 def list_flags(settings: Settings) -> list[str]:
-    """Streamlit's settings: this machine's own address, nothing fetched, watched or reported, and no way to deploy."""
+    """Streamlit's settings: this machine's own address, no way to deploy, and no fetching, watching or reporting."""
     flags = {
         "server.address": "127.0.0.1",
         "server.port": str(settings.port),
@@ -73,7 +73,8 @@ def list_flags(settings: Settings) -> list[str]:
         "logger.level": "warning",
         "theme.light.primaryColor": COLORS["light"][0],
         "theme.dark.primaryColor": COLORS["dark"][0],
-        # Streamlit draws headings of tables in a paler shade of this; of a lighter one, they would be hard to read.
+        # Streamlit draws the headings of tables in a paler shade of this color; with a lighter one, they would be hard
+        # to read.
         "theme.light.textColor": "#000000",
     }
     flags |= {f"theme.{theme}.chartCategoricalColors": json.dumps(colors) for theme, colors in COLORS.items()}

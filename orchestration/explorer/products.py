@@ -1,10 +1,9 @@
-"""Published tables as their data dictionaries describe them, and questions to their files, which are never loaded
-whole.
+"""Published tables as described by their data dictionaries, and questions to their files, which are never loaded whole.
 
-A table has places (the columns that say where), groups (the columns that say of whom), and numbers: an estimate with
-its interval, or a count alone. The table of the linear estimates of another one is part of that one. The kind of a
-column follows from the primary key, the labels of values, and the names of the project's conventions in
-`datapackage.json`: four for errors, and the endings of linear estimates.
+A table has places (the columns that locate a row), groups (the columns that describe its population), and numbers: an
+estimate with its interval, or a count alone. A table of linear estimates belongs to the table whose numbers it
+estimates. The kind of a column follows from the primary key, the labels of values, and the names in the project's
+conventions in `datapackage.json`: four for errors, and the endings of linear estimates.
 """
 
 import json
@@ -31,25 +30,26 @@ LINEAR, LINEAR_LOWER, LINEAR_UPPER = OF_LINEAR = ("linear_estimate", "linear_low
 _INTERVALS = "_intervals"
 """The ending of the name of such a table."""
 TOTAL = "total"
+"""The choice of a group that stands for all of its values together."""
 NO_VALUE = "\t"
-"""It stands for records without a value. No code is a tab, but one may be called `None` or `null`."""
-"""The choice of a group that means: all of its values together."""
+"""The code for records without a value. No real code is a tab, but one may be `None` or `null`."""
 MOST_VALUES = 5000
 
 _NAMED_BY = {"region_id": "region", "geoid": "name", "iteration_code": "iteration", "cell": "label"}
-"""By column of codes, the column that has their names in words."""
+"""The columns with the names of codes, by the column of the codes."""
 _LEVELS = {"region_id": "region_type", "geoid": "level"}
-"""By column of places, the column with the level of a place."""
+"""The columns with the level of a place, by the column of the place."""
 _COUNTS = ("count", TOTAL)
 """The columns of a count, and of a total of a magnitude."""
 _MOST_COLUMNS = 8
-"""Tables that are identified by more columns than this are for computing, and shown as lists."""
+"""The largest number of identifying columns of a readable table: a larger table is for computing, and shown as a
+list."""
 _BOUND = Fragment("value_")
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column, as the dictionary describes it, with the labels by value as text; none if values are not listed."""
+    """A column as the dictionary describes it, with labels by value as text; None if values are not listed."""
 
     name: str
     type: str
@@ -73,7 +73,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Product:
-    """A published table, of the release `dataset/release`. Questions are asked of its Parquet file.
+    """A published table of the release `dataset/release`. Questions are asked of its Parquet file.
 
     Attributes:
         level: the column with the level of a place; "" if there is none.
@@ -82,8 +82,9 @@ class Product:
         numbers: the columns of numbers of a long table: the four of the convention, or the count and the total.
         interval: the method of the errors; "" if the dictionary names none.
         linear: the file with the linear estimates of its numbers and their intervals; None if there is none.
-        estimated: the numbers that have one.
-        named: the file of another table with the names of its places; None if it has them itself, or none has.
+        estimated: the numbers that have a linear estimate.
+        named: the file of another table with the names of its places; None if the table has them itself, or no table
+            has.
     """
 
     release: str
@@ -114,12 +115,13 @@ class Product:
 
     @property
     def is_counted(self) -> bool:
-        """Whether it has numbers about places, and is not a list of something else."""
+        """Whether it has numbers about places, and is not another kind of list."""
         return bool(self.place and self.choices)
 
     @property
     def place_words(self) -> str:
-        """What its places are, such as `County`; a table without geography has its first variable in their place."""
+        """The kind of its places, such as `County`; in a table without geography, the first variable takes their
+        place."""
         return "Place" if self.level or len(self.place) != 1 else self.fields[self.place[0]].words
 
     def find_total_flag(self, group: str) -> str:
@@ -128,16 +130,16 @@ class Product:
         return flag if flag in self.fields else ""
 
     def find_names(self, columns: Sequence[str]) -> list[str]:
-        """The columns that have the names of the codes in some columns, where there are such."""
+        """The columns with the names of the codes in some columns, if there are any."""
         return [name for code in columns if (name := _NAMED_BY.get(code, "")) in self.fields]
 
     def label(self, column: str, value: Any, names: Mapping[str, str] | None = None) -> str:
-        """A value, or its text, in words, or as it is if nothing names it."""
+        """The label of a value or of its text; without a label, the value itself."""
         text = as_option(value)
         return (names or {}).get(text) or self.fields[column].labels.get(text) or text.replace(NO_VALUE, "no value")
 
     def match(self, values: Mapping[str, str]) -> dict[str, Any]:
-        """The equations for chosen values by column, in which `TOTAL` stands for all values of a group together."""
+        """The equations for chosen values by column; `TOTAL` stands for all values of a group together."""
         equations: dict[str, Any] = {}
         for column, text in values.items():
             flag = self.find_total_flag(column)
@@ -153,7 +155,7 @@ class Product:
         return {flag: False for column in columns if (flag := self.find_total_flag(column))}
 
     def list_options(self, column: str, equal: Mapping[str, Any] | None = None) -> dict[str, str]:
-        """The values of a column as text, each with a label of its own, that occur among rows with the given values."""
+        """The values of a column as text among rows with the given values, each with a unique label."""
         labels = self.fields[column].labels
         names = [] if labels else self.find_names([column])
         before = ["depth"] if column == self.level and "depth" in self.fields else []
@@ -166,7 +168,7 @@ class Product:
         return distinguish({value: options[value] for value in in_order})
 
     def list_places(self, equal: Mapping[str, Any]) -> dict[str, str]:
-        """The places among rows with the given values: their codes joined by /, each with a name of its own."""
+        """The places among rows with the given values: their codes joined by /, each with a unique name."""
         columns = [*self.place, *self.find_names(self.place)]
         rows = self._list_values(columns, {**equal, **self.exclude_totals(self.place)})
         unknown = {column for column in self.place if NO_VALUE not in self.fields[column].labels}
@@ -186,7 +188,7 @@ class Product:
         return ", ".join(parts)
 
     def read_rows(self, number: str, equal: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
-        """At most so many rows with the given values by column, with the greatest numbers first."""
+        """At most `most` rows with the given values by column, greatest numbers first."""
         codes = (*self.place, *self.groups)
         columns = dict.fromkeys([number, *self.numbers, *codes, *self.find_names(codes)])
         source = None
@@ -234,14 +236,14 @@ def _read(file: Path) -> Fragment:
 
 
 def as_option(value: Any) -> str:
-    """A value as text among options to choose from."""
+    """A value as text, as an option to choose."""
     return NO_VALUE if value is None else str(value)
 
 
 @dataclass(frozen=True)
 class Publication:
-    """The current edition of a release; `problem` says why its tables cannot be shown, and is "" if they can. `public`
-    says that nothing was charged, if its records were public."""
+    """The current edition of a release. `problem` is the reason why its tables cannot be shown; "" if they can. If its
+    records were public, `public` states that nothing was charged."""
 
     release: str
     title: str
@@ -263,7 +265,7 @@ def list_publications() -> list[Publication]:
 
 @lru_cache(maxsize=64)
 def _read_publication(release: str, dictionary: Path, changed: tuple[int, int]) -> Publication:
-    """A publication as of a change of its dictionary."""
+    """A publication, read again after each change of its dictionary."""
     described: dict[str, list[dict[str, Any]]] = {}
     try:
         package = json.loads(read_regular(dictionary, through_links=False))
@@ -282,7 +284,8 @@ def _read_publication(release: str, dictionary: Path, changed: tuple[int, int]) 
 
 
 def _join_linear(products: Iterable[Product]) -> list[Product]:
-    """The tables, each with the file of its linear estimates if it has one, whose files it then has too."""
+    """The tables, each joined with the table of its linear estimates, if there is one, whose files are added to its
+    own."""
     named = {product.name: product for product in products}
     for name, product in list(named.items()):
         if other := named.get(f"{name}{_INTERVALS}"):
@@ -295,8 +298,8 @@ def _join_linear(products: Iterable[Product]) -> list[Product]:
 
 
 def _join_names(products: Sequence[Product]) -> list[Product]:
-    """The tables. Those of errors have codes of places alone, and get names from the first table with a row for each
-    place that has them."""
+    """The tables. Tables of errors have only codes of places, and get names from the first table with a named row for
+    each place."""
     with_names = [product for product in products if not product.groups and product.find_names(product.place)]
     having = {(product.level, product.place): product for product in reversed(with_names)}
     found = []
@@ -361,7 +364,7 @@ def _read_field(described: Mapping[str, Any]) -> Field:
 
 
 def _guess_place(fields: Mapping[str, Field], identifying: Sequence[str]) -> tuple[str, ...]:
-    """The columns of places, which are texts: up to the last one whose values have no labels, or else the first."""
+    """The columns of places, which are texts: up to the last one with unlabeled values, or else the first."""
     codes = [
         position
         for position, name in enumerate(identifying)

@@ -1,6 +1,7 @@
-"""Questions to published quantiles and moments, a part of the page *Tables*: those that `stirred table` answers.
+"""Questions to published quantiles and moments, a part of the page *Tables*: the questions that `stirred table`
+answers.
 
-All choices are in the address of the page, so that whoever opens it sees the same answer.
+All choices are in the address of the page, so that everyone who opens it sees the same answer.
 """
 
 from collections.abc import Callable
@@ -46,7 +47,7 @@ def answers_questions(release: str) -> bool:
 
 
 def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> None:
-    """The controls of a question to a release, and its answer, or why there is none."""
+    """The controls of a question to a release, and its answer, or the reason why there is none."""
     folder, scope = find_published() / release, f"{release}:ask:"
     try:
         published, write = _read(folder, SignedFolder.open(folder, read_key()).checksums)
@@ -85,8 +86,8 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
 
 @lru_cache(maxsize=8)
 def _read(folder: Path, checksums: str) -> tuple[Any, Callable[[str, Any], str]]:
-    """A publication as it was signed with these checksums, and how its categories are written. What was altered for a
-    while would stay in the answers. Raises VerificationError."""
+    """A publication as signed with these checksums, and a function that writes its categories. A file that was altered
+    for a while would otherwise stay in the cached answers. Raises VerificationError."""
     signed = SignedFolder.open(folder, read_key())
     if signed.checksums != checksums:
         raise VerificationError(f"{folder} was published anew while it was read; load the page again")

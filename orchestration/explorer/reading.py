@@ -1,7 +1,8 @@
-"""Where the explorer's pages get their data: the declarations, the ledger's entries, the publications, the replays.
+"""The source of the data on the explorer's pages: the declarations, the ledger's entries, the publications, the
+replays.
 
-A database is opened for one question and closed again, so that a run can write to it. Nothing here can reach a key:
-the chain of the ledger's entries is verified, and its anchor, which lies with the keys, is not.
+A database is opened for one question and closed again, so that a run can write to it. This process cannot reach a key:
+it verifies the chain of the ledger's entries, but not the anchor, which lies with the keys.
 """
 
 import json
@@ -35,11 +36,11 @@ from resources.warehouse import Session, Warehouse, WarehouseError
 Answer = TypeVar("Answer")
 
 _PATIENCE = 3.0
-"""How many seconds a database is waited for that a run is writing."""
+"""How many seconds to wait for a database while a run is writing it."""
 
 
 class UnavailableError(Exception):
-    """Something cannot be shown now. The message is a sentence with the reason and the remedy."""
+    """A part of a page cannot be shown now. The message is a sentence with the reason and the remedy."""
 
 
 def find_published() -> Path:
@@ -47,14 +48,14 @@ def find_published() -> Path:
 
 
 def find_warehouse() -> Warehouse:
-    """The deployment's databases, with a folder of the explorer's own to spill into."""
+    """The deployment's databases, with a spill folder of the explorer's own."""
     settings = read_settings()
     folder, spill = Path(settings.home) / "warehouse", Path(settings.temporary) / "spill"
     return Warehouse(folder=str(folder), threads=1, spill_folder=str(spill), patience=_PATIENCE)
 
 
 def ask_files(question: Callable[[Session], Answer]) -> Answer:
-    """Ask a question about published files, in a session that can open nothing else."""
+    """Ask a question about published files, in a session that can open no other files."""
     temporary = Path(read_settings().temporary)
     warehouse = Warehouse(folder=str(temporary / "duckdb"), threads=2, spill_folder=str(temporary / "spill"))
     with warehouse.session(folder=find_published()) as session:
@@ -62,22 +63,22 @@ def ask_files(question: Callable[[Session], Answer]) -> Answer:
 
 
 def find_file_problems(release: str) -> Sequence[str]:
-    """Why the files of a release, `dataset/release`, are not those that were signed; empty if they are."""
+    """The reasons why the files of a release, `dataset/release`, are not the signed ones; empty if they are."""
     folder = find_published()
     files = sorted(path for path in (folder / PUBLIC_KEY, *(folder / release).rglob("*")) if path.is_file())
     return _find_file_problems(folder, release, tuple((str(path), *find_change(path)) for path in files))
 
 
 def find_change(path: Path) -> tuple[int, int]:
-    """The size of a file, and when it was last changed. Whoever writes it can set the time of its modification back,
-    and not this one."""
+    """The size of a file, and the time of its last change (`ctime`). Its writer can set back the time of modification,
+    but not this time."""
     status = path.stat()
     return status.st_size, status.st_ctime_ns
 
 
 def read_key() -> Ed25519PublicKey:
     """The public key beside the publications. Raises VerificationError if there is none, or the launcher knows another
-    one of this deployment."""
+    key of this deployment."""
     key, known = read_public_key(find_published() / PUBLIC_KEY), read_settings().public_key
     if known not in ("", fingerprint(key)):
         raise VerificationError(f"{PUBLIC_KEY} is not this deployment's key")
@@ -114,7 +115,7 @@ def read_entries() -> tuple[Entry, ...]:
 
 
 def read_intact_entries() -> tuple[Entry, ...]:
-    """As `read_entries`, and the chain must be intact."""
+    """The entries as `read_entries` returns them; their chain must be intact."""
     entries = read_entries()
     if problems := chain.find_breaks(entries):
         raise UnavailableError(f"The ledger is not intact: {problems[0]}. The page Audit lists every problem.")
@@ -122,7 +123,8 @@ def read_intact_entries() -> tuple[Entry, ...]:
 
 
 def ask_database(ask: Callable[[], Answer]) -> Answer:
-    """The answer of a question to a database. Raises UnavailableError if it cannot be read, as while a run holds it."""
+    """A database's answer to a question. Raises UnavailableError if it cannot be read, for example while a run holds
+    it."""
     try:
         return ask()
     except (TransientError, WarehouseError) as error:
@@ -133,7 +135,7 @@ def ask_database(ask: Callable[[], Answer]) -> Answer:
 
 
 def load_declarations() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
-    """The declared datasets, and the releases by `dataset/release`, as the files are now; else UnavailableError."""
+    """The datasets and the releases, by `dataset/release`, declared in the current files. Raises UnavailableError."""
     return _load_deployment()[:2]
 
 
@@ -167,7 +169,7 @@ def load_populations() -> tuple[Population, ...]:
 
 
 def read_replays() -> Mapping[str, str]:
-    """By draw id, the time and the result of the last replay, as the launcher copied them from Dagster."""
+    """The time and the result of the last replay by draw id, as the launcher copied them from Dagster."""
     with suppress(OSError, ValueError):
         return dict(json.loads((Path(read_settings().temporary) / REPLAYS).read_text()))
     return {}

@@ -1,7 +1,7 @@
 """The explorer's server: Streamlit's, the publications and the documentation, under the names of this machine alone.
 
-Streamlit itself checks the name only of who asks for the connection of a page. Another site's name can be made to lead
-to this machine, whose pages could then read what is answered to any other request. `process` runs it.
+Streamlit itself checks the host name only of requests for a page's connection. Another site's name can be made to lead
+to this machine, and that site's pages could then read the answers to any other request. `process` runs it.
 """
 
 from pathlib import Path
@@ -28,7 +28,8 @@ td, th {{ border: 1px solid #888; padding: .2rem .5rem; text-align: left; vertic
 
 
 class Files(StaticFiles):
-    """Files of a folder, those in Markdown as pages. None can run a script, or load anything but pictures beside it."""
+    """Files of a folder, with Markdown files as pages. No file can run a script, or load anything but pictures beside
+    it."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -40,7 +41,7 @@ class Files(StaticFiles):
 
 
 def open_first_page(request: Request) -> Response:
-    """Streamlit gives the first page no name of its own, as the other pages have."""
+    """Streamlit gives the first page no name of its own, unlike the other pages."""
     return RedirectResponse(f"/?{request.url.query}".rstrip("?"))
 
 

@@ -15,13 +15,12 @@ REPLAYS = "replays.json"
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one explorer: the deployment's folder, of which only `databases` and
-    `laboratory` can be opened; a temporary
-    folder, the only one that it writes to; a folder with GeoJSON files, or ""; folders and files that must not be
-    opened, even within others that are allowed; names, besides those of this machine, under which it is opened through
-    a proxy; in words, once it holds, how the process is kept from other files; and the fingerprint of the deployment's
-    public key, or "" if the launcher cannot read the custody. Whoever can write publications can also exchange the key
-    that lies beside them."""
+    """The settings of one explorer: the deployment's folder, of which only `databases` and `laboratory` can be opened;
+    a temporary folder, the only one that it writes to; a folder with GeoJSON files, or ""; folders and files that must
+    not be opened, even within allowed ones; names, besides this machine's, under which a proxy serves it; the
+    confinement of the process in words, once it holds; and the fingerprint of the deployment's public key, or "" if the
+    launcher cannot read the custody. Anyone who can write publications can also exchange the key that lies beside
+    them."""
 
     home: str
     published: str
@@ -35,7 +34,7 @@ class Settings:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names that requests may be made to."""
+        """The host names that requests may use."""
         return ("127.0.0.1", "localhost", *self.further_hosts)
 
     @property
@@ -45,7 +44,7 @@ class Settings:
 
     @property
     def laboratory(self) -> Path:
-        """The folder with the results of laboratories, which are about synthetic records."""
+        """The folder with the results of laboratories, which concern synthetic records."""
         return Path(self.home) / "laboratory"
 
     def as_text(self) -> str:

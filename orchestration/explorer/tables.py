@@ -1,6 +1,6 @@
 """The page *Tables*: published numbers with their intervals, by place and group, compared, ranked, and on a map.
 
-It uses the folder of publications alone. All choices are in the address of the page, which can be sent to others.
+It uses the folder of publications alone. All choices are in the page's address, which a reader can send to others.
 """
 
 import json
@@ -53,12 +53,14 @@ from orchestration.explorer.words import ON_GRID, distinguish, escape, format_fi
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
 _MOST_SHOWN, _MOST_RANKED, _MOST_ROWS = 50, 10, 5000
 MOST_DRAWN = 500
-"""The most rows of a chart: a browser draws no picture that is higher than 65,535 pixels, and is busy for seconds."""
+"""The largest number of rows in a chart: a browser cannot draw pictures higher than 65,535 pixels, and takes seconds
+for large ones."""
 _MOST_BYTES = 100_000_000
-"""Larger files are named with their path, instead of offered for download: the page would hold them in memory."""
+"""The limit of files for download. Larger files are named with their path, because the page would hold them in
+memory."""
 _UNCERTAIN = "too uncertain"
 _ASK = "?"
-"""The choice of no table, which is the name of none, but of a question."""
+"""The choice of a question instead of a table; no table has this name."""
 _ERRORS = (LOWER, UPPER, STANDARD_ERROR)
 _OF_LINEAR = (
     "Beside a published count is the linear estimate from all noisy measurements, with a 90% interval around it: in "
@@ -69,10 +71,10 @@ _OF_LINEAR = (
 
 @dataclass(frozen=True)
 class Choice:
-    """The choices that all views have in common: the column of the picture, the prefix of the keys of further ones, the
-    future address of the page, the values that rows have by column, the group with a row for each of its values, if
-    any, the error, in percent of a number, from which on it is too uncertain, whether the table has standard errors or
-    that is half the interval, and in words, what is counted."""
+    """The choices that all views share: the column of the picture, the prefix of the keys of further choices, the
+    future address of the page, the required values by column, the group with a row for each of its values, if any, the
+    error, in percent of a number, above which the number is too uncertain, whether this error is a standard error or
+    half the interval, and the counted object, in words."""
 
     picture: DeltaGenerator
     product: Product
@@ -175,7 +177,7 @@ def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: d
     if varying:
         equal |= product.exclude_totals([varying])
     places = st.container()
-    # An average of noisy counts has an interval and no standard error.
+    # An average of noisy counts has an interval but no standard error.
     by_error = STANDARD_ERROR in product.numbers and bool(product.read_rows(STANDARD_ERROR, {}, 1))
     greatest = 0
     if product.has_errors:
@@ -198,7 +200,7 @@ def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: d
 def _show_ranked(choice: Choice) -> None:
     words = "How many places, from the greatest number"
     most = int(st.number_input(words, 1, MOST_DRAWN, _MOST_RANKED, key=f"{choice.scope}most"))
-    # The ranks of the first places depend on the others.
+    # The ranks of the first places depend on the other places.
     lines = _list_places(choice, _read_places(choice, _MOST_ROWS))
     _show_lines(choice, lines[:most], choice.product.place_words, choice.title)
 
@@ -367,8 +369,8 @@ def _read_boundaries() -> tuple[list[dict[str, Any]], str]:
 def wind(geometry: Mapping[str, Any]) -> dict[str, Any]:
     """A geometry of GeoJSON whose outer rings run clockwise and whose holes run counterclockwise.
 
-    Vega draws everything outside of a ring that runs the other way. RFC 7946 demands the other way, and many files have
-    this one.
+    Vega draws the outside of a ring that runs the other way. RFC 7946 requires that other direction, and many files
+    have this one.
     """
 
     def turn(ring: Sequence[Sequence[float]], clockwise: bool) -> Sequence[Sequence[float]]:
@@ -393,7 +395,7 @@ def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tu
     product = choice.product
     places = product.list_places({key: value for key, value in choice.equal.items() if key == product.level})
     if len(places) >= MOST_VALUES:
-        # A place beyond the first ones is named by its code.
+        # A place beyond the listed ones is named by its code.
         named = st.query_params.get(name, "")
         typed = st.text_input(
             f"{words}, by the codes of its levels, separated by /; the box below has {MOST_VALUES:,}",
@@ -409,7 +411,7 @@ def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tu
 
 
 def _make_line(choice: Choice, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a row; and as texts, its figure with the interval, and the remark `flag`."""
+    """The numbers of a row and, as texts, its figure with the interval and the remark `flag`."""
     number = _float(row[choice.number])
     line: dict[str, Any] = {"name": name, "number": number, "interval": format_figure(number), "flag": ""}
     if choice.product.has_errors:
@@ -436,8 +438,8 @@ def _add_ranks(choice: Choice, lines: list[dict[str, Any]]) -> list[dict[str, An
 
 
 def find_ranks(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The ranks that each number can have, the greatest first, if all are in their intervals: `3`, or `2 to 5`. An end
-    that is not published may be anything."""
+    """The possible ranks of each number if all numbers are in their intervals, the greatest first: `3`, or `2 to 5`. An
+    unpublished end may have any value."""
     ends = [(line.get(LOWER), line.get(UPPER)) for line in lines]
     bounds = [(-math.inf if low is None else low, math.inf if high is None else high) for low, high in ends]
     lowest, highest = sorted(low for low, _ in bounds), sorted(high for _, high in bounds)
@@ -459,7 +461,7 @@ def _remark_ranks(lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def is_uncertain(number: float | None, error: float | None, greatest: float) -> bool:
-    """Whether an error is more than a share, in percent, of a number; of a standard error, that is its coefficient of
+    """Whether an error exceeds a share, in percent, of a number. For a standard error, this share is the coefficient of
     variation."""
     if number is None or error is None or error == 0:
         return False
@@ -467,7 +469,7 @@ def is_uncertain(number: float | None, error: float | None, greatest: float) -> 
 
 
 def overlap(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Whether two intervals share a number. One that is not published may overlap with any."""
+    """Whether two intervals share a number. An unpublished interval may overlap with any."""
     if None in (left.get(LOWER), left.get(UPPER), right.get(LOWER), right.get(UPPER)):
         return True
     return bool(left[LOWER] <= right[UPPER] and right[LOWER] <= left[UPPER])
