@@ -1,4 +1,4 @@
-"""Coarsening as a method: how it fills in the hooks of a release, with the texts of `statement.md`, and its gates."""
+"""Coarsening as a method: its hooks of a release, with the texts of `statement.md`, and its gates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -95,7 +95,7 @@ class PairSwappingDeclaration(ReleaseDeclaration):
     products: list[Product] = Field(default_factory=list, description="The tables of counts to publish.")
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> PairSwappingDesign:
-        """The key, the rate, and the columns of a unit's place, all of which partners exchange together."""
+        """The design: the key, the rate, and the columns of a unit's place, which partners exchange together."""
         variables = dataset.units.variables if isinstance(dataset, CensusDeclaration) else {}
         place = tuple(name for name, column in variables.items() if column.role is Role.GEOGRAPHY)
         return PairSwappingDesign(dataset.record_name, tuple(self.key), self.swap_rate, place, self._risk_factors())

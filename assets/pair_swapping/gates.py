@@ -21,7 +21,7 @@ Context = ReleaseContext[PairSwappingRelease]
 
 
 def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingRelease]]:
-    """The gates that pair swapping adds. Only a repeated draw shows who was paired."""
+    """The gates that pair swapping adds. Only a repeated draw shows the pairs."""
     of_cef = "The stored households are those of the current CEF."
     both = [Zone.CONFIDENTIAL, Zone.PUBLIC]
     disjoint = (
@@ -51,7 +51,7 @@ def pair_swapping_gates(release: PairSwappingRelease) -> list[Gate[PairSwappingR
 
 
 def find_pair_problems(output: SwappedRecords) -> list[str]:
-    """The ways in which the exchange is not one of disjoint pairs of possible partners, each with a count."""
+    """The deviations of the exchange from disjoint pairs of possible partners, each with a count."""
     households, partner = output.households, output.swapped.partner
     moving = np.flatnonzero(partner != NOBODY)
     others = partner[moving]
@@ -64,7 +64,7 @@ def find_pair_problems(output: SwappedRecords) -> list[str]:
 
 
 def find_rate_problems(output: SwappedRecords, swap_rate: Fraction) -> list[str]:
-    """The ways in which the selection is not the declared one, each with a count."""
+    """The deviations of the selection from the declared one, each with a count."""
     state, selected = output.households.state, output.swapped.selected
     households, chosen = np.bincount(state), np.bincount(state, weights=selected)
     always, never = np.zeros_like(households), np.zeros_like(households)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from mechanisms.pair_swapping.pairing import Households
 
 _PAIRS = 500
-"""The pairs of households that are looked at in a draw."""
+"""The number of random pairs of households examined in a draw."""
 
 
 @dataclass(frozen=True)
 class PairSwapped(Changing):
-    """Exact tables after the swap. Partners agree in adults and minors; who alone has the races, ethnicities and ages
-    of the household's adults and minors, in a block or more, is at risk."""
+    """Exact tables after the swap. Partners agree in their numbers of adults and minors. A household is at risk if no
+    other household of its block or a larger place has the same races, ethnicities and ages of adults and minors."""
 
     rate: Fraction
 
@@ -44,7 +44,7 @@ class PairSwapped(Changing):
     def change(self, tract: Tract, key: bytes) -> Changed:
         from mechanisms.pair_swapping.pairing import Households, Places, pairs_of_words
 
-        # Words belong to households, so that a person who is left out leaves the others' words alone.
+        # Words belong to households, so leaving out a person does not change the words of other households.
         words = RandomStream(key, "pairs").words(len(tract.block))
         occupied = np.flatnonzero((tract.sizes > 0) & (tract.quarters == 0))
         members = occupied[np.argsort(tract.block[occupied], kind="stable")]
@@ -61,7 +61,7 @@ class PairSwapped(Changing):
         block = tract.block.copy()
         block[members] = swapped.of(households.block)
         pairs = _choose_pairs(households, key)
-        # Where both worlds are possible, nobody has computed how likely they are.
+        # Where both worlds are possible, their likelihood ratio is unknown.
         ratios = np.where(swapped.contradicts(*pairs), np.inf, np.nan)
         return Changed(replace(tract, block=block), ratios, None)
 
@@ -80,7 +80,7 @@ def _choose_pairs(households: "Households", key: bytes) -> NDArray[np.int64]:
 
 
 def _number_compositions(tract: Tract) -> NDArray[np.int64]:
-    """By household, the number of what its persons are, whatever their order."""
+    """By household, a number for the attributes of its persons, independent of their order."""
     kinds = tract.adult * tract.tier.shape[1] + tract.category
     order = np.lexsort((kinds, tract.household))
     ends = np.cumsum(tract.sizes)

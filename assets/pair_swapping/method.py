@@ -1,4 +1,4 @@
-"""Targeted pair swapping as a method: how it fills in the hooks of a release, with the texts of `statement.md`."""
+"""Targeted pair swapping as a method: its hooks of a release, with the texts of `statement.md`."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -107,7 +107,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
         return recipes
 
     def records_version(self, session: Session, custody: Custody) -> str:
-        """The keyed version of all that a draw is made from: the coded households and the CEF."""
+        """The keyed version of all tables that a draw reads: the coded households and the CEF."""
         tables = [self.release.confidential(HOUSEHOLDS), *self.release.dataset.cef_tables()]
         return session.content_version(tables, self.release.version_key(custody))
 
@@ -141,7 +141,7 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
         return PROSE("draw", design=self.release.design)
 
     def make(self, session: Session, draw: Draw[Inputs], key: bytes, custody: Custody) -> SwappedRecords:
-        # Several gates of a step repeat the draw.
+        # Several gates of a step repeat the same draw.
         made = ("draw", draw.draw_id, compute_commitment(key))
         return session.compute_once(made, lambda: self._make(session, draw, key, custody))
 

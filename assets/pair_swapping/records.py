@@ -1,6 +1,6 @@
-"""The households in the form that the mechanism takes, and the swapped records: drawn, stored and published.
+"""The households in the mechanism's form, and the swapped records: drawn, stored and published.
 
-Stored are the swapped records without their keys. The products are made as `assets.pair_swapping.method` says.
+The swapped records are stored without their keys. `assets.pair_swapping.method` has the recipes of the products.
 """
 
 import json
@@ -56,7 +56,8 @@ TRAIT_COLUMNS = {
 
 
 def stage_units(session: Session, release: PairSwappingRelease, *, swapped: bool = False) -> Fragment:
-    """Stage units with the numbers of adults and minors, their persons as one text, and whether they may be swapped."""
+    """Stage units with their numbers of adults and minors, their persons as one text, and whether they may be
+    swapped."""
     units, persons = release.dataset.cef_tables()
     if swapped:
         units, persons = release.public(SWAPPED), release.public(SWAPPED_PERSONS)
@@ -104,7 +105,7 @@ def as_weights(stored: pa.Table, households: Households, release: PairSwappingRe
 @dataclass(frozen=True)
 class SwappedRecords:
     """The output of a draw: units and persons after the exchange, staged in the session that made it, with their
-    content hash; and who could be swapped, was selected and exchanged with whom, which is confidential."""
+    content hash; and the households that could be swapped, the selection and the pairs, which are confidential."""
 
     tables: Mapping[str, Fragment]
     version: str
@@ -147,8 +148,8 @@ def stored_version(session: Session, release: PairSwappingRelease) -> str | None
 
 
 def stored_earlier_version(session: Session, release: PairSwappingRelease) -> str:
-    """The same as it was settled before, by sums of hashes of rows. Whoever chooses which of ten thousand households
-    exchange their places can find others with the same sums, in ten minutes."""
+    """The content hash in its earlier form, by sums of hashes of rows, for older settlements. It is weak: by choosing
+    the swaps of ten thousand households, an attacker can find other records with the same sums in ten minutes."""
     return _hash_tables(
         release, lambda name, columns: list(map(str, session.sum_digests(release.public(name), columns)))
     )

@@ -1,4 +1,5 @@
-"""A release by targeted pair swapping as one value, with the rules that it satisfies before anything runs."""
+"""A release by targeted pair swapping as one value, with the rules that its declaration satisfies before anything
+runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,7 +77,8 @@ class PairSwappingRelease(Release):
 
     @property
     def counted_with(self) -> Mapping[str, Any]:
-        """What the coded households follow from, with those that are imputed, equal for declarations of one meaning."""
+        """The values that determine the coded households and the imputed ones, equal for declarations with the same
+        meaning."""
         imputed, factors = self.declaration.imputed, self.design.risk_factors.as_record()
         return {
             "key": list(self.design.key),

@@ -1,1 +1,2 @@
-"""The stages of PHSafe. The SQL in `sql/phsafe` defines what each run counts, named as in `mechanisms.phsafe.runs`."""
+"""The stages of PHSafe. The SQL in `sql/phsafe` defines the records of each run, named as in
+`mechanisms.phsafe.runs`."""

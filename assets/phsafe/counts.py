@@ -1,7 +1,7 @@
 """The counts of a PHSafe release: the asset `truncated_join`, which reads the records, and the cells made from it.
 
 The join is Algorithm 3 of Sexton et al., written in `sql/phsafe/truncated_join.sql`. The cells and their order, which
-is that of the draw, follow from the declaration alone.
+is the order of the draw, follow from the declaration alone.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _CELLS = pa.schema([*((name, pa.string()) for name in _TEXTS), ("data_cell", pa.
 
 
 def list_cells(design: PHSafeDesign) -> pa.Table:
-    """The cells that a design releases, in the order of the draw: by run, level, region, iteration and cell."""
+    """The cells that a design releases, in the order of the draw: run, level, region, iteration and cell."""
     cells = [
         (run.name, level.name, region, level.geography.region_type, code, cell)
         for run, level, _ in design.released
@@ -56,8 +56,8 @@ def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
     """The recipe of each run's records, its truncated join or its units, by state, race, ethnicity and cell.
 
     Columns: `run`, `TABBLKST`, `race` and `hispanic` (codes of the householder or of the person, depending on the run's
-    iterations; NULL for runs without iterations), `cell` and `count`. Records that belong to no cell are left out, and
-    so are zeros.
+    iterations; NULL for runs without iterations), `cell` and `count`. Records outside all cells, and zeros, are left
+    out.
     """
     truncation = release.design.thresholds
     runs = [run for run in RUNS if run.name in truncation]
@@ -79,13 +79,14 @@ def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
 
 
 def added_recipe(session: Session, release: PHSafeRelease, counted: Mapping[str, Any]) -> Recipe:
-    """The recipe of the same from that of all partitions, named as in `assets.measurement.parts`. Whether a person
-    is in a run's join follows from the persons and units with the same key, which are in one partition."""
+    """The recipe of the runs' records from the records of all partitions, named as in `assets.measurement.parts`. The
+    persons and units with the same key, which are in one partition, determine whether a person is in a run's join."""
     return SQL("phsafe/added_up", "{% include 'measurement/added_up.sql' %} ORDER BY ALL"), {}, counted
 
 
 def report_recipe(release: PHSafeRelease) -> Recipe:
-    """The recipe of what truncation and join leave out, with a row for each run that joins and the columns:
+    """The recipe of a report on the records that truncation and join drop. It has a row for each run that joins, and
+    the columns:
 
     - `run`, and `truncation`, its τ;
     - `persons_in_universe`: all persons that satisfy the run's condition on persons, wherever they live;
@@ -128,7 +129,7 @@ def build_truncated_join(release: PHSafeRelease, parts: PartCounts[PHSafeRelease
 
 
 def write_report(session: Session, release: PHSafeRelease) -> None:
-    """Write the report of what truncation leaves out; without truncation, there is none."""
+    """Write the report on dropped records; without truncation, remove it."""
     report, (name, values, names) = release.confidential(REPORT), report_recipe(release)
     if names["truncation"]:
         session.create(report, name, values, **names)

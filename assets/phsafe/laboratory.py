@@ -1,7 +1,7 @@
-"""PHSafe in the laboratory: all its runs, measured of each block in place of a state.
+"""PHSafe in the laboratory: all its runs, measured for each block instead of each state.
 
-The tier's tables count no more persons of a household than the truncation threshold of their run, so none are
-truncated.
+The tier's tables count at most as many persons of a household as the truncation threshold of their run, so truncation
+drops nobody.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from mechanisms.risk.posterior import GaussianLaw
 from mechanisms.sampling.noise import Noise
 
 _PARTS = {"PH2": (2, 2, 1, 1, 1, 1), "PH3": (1, 1, 1, 1, 3), "PH6": (4, 4, 4, 4)}
-"""How many cells of a run are one of the tier. In PH2 couples of opposite and of the same sex are apart, in PH3 three
-kinds of minors who are not own children, and in PH6 four groups of ages."""
+"""By run, the numbers of its cells that make up each cell of the tier. PH2 separates couples of opposite and of the
+same sex, PH3 three kinds of minors who are not own children, and PH6 four groups of ages."""
 
 
 @dataclass(frozen=True)
 class PHSafe(Point):
-    """Counts with discrete Gaussian noise by the budgets of the 2020 Census for states, times a number."""
+    """Counts with discrete Gaussian noise, with a multiple of the 2020 Census's budgets for states."""
 
     factor: Fraction
 

@@ -1,4 +1,4 @@
-"""PHSafe as a method: how it fills in the hooks of charge, draw, gates and publication."""
+"""PHSafe as a method: its hooks for charge, draw, gates and publication."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -112,7 +112,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         return counts_recipe(session, self.release.confidential(JOINED), self.grid)
 
     def require_countable(self, session: Session, custody: Custody) -> None:
-        # More persons of a unit could otherwise count than the noise is for.
+        # Without this check, more persons of a unit could count than the noise covers.
         self.release.require_sealed(session, custody, JOINED, [self.release.confidential(JOINED)])
 
     def further_gates(self) -> Sequence[Gate[PHSafeRelease]]:

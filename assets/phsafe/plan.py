@@ -1,4 +1,5 @@
-"""The plan of a PHSafe release: what its budgets buy and what a margin of error costs, for every run and level.
+"""The plan of a PHSafe release: the accuracy that its budgets give and the price of a margin of error, for every run
+and level.
 
 The stage `plan` stores the rows of the declared release in two tables: `parameters`, which is published, and
 `planning`.
@@ -96,9 +97,10 @@ def phsafe_plan(release: PHSafeRelease) -> Plan:
 def runs_with_budgets(
     design: PHSafeDesign, margins: Mapping[str, Fraction], factor: Fraction = Fraction(1)
 ) -> dict[str, Any]:
-    """The field `runs` with the budgets of a design multiplied by a factor; no budget follows from a margin then.
+    """The field `runs` with the budgets of a design multiplied by a factor, and without declared margins.
 
-    Lines for which margins are wanted have the least budgets, in millionths. Raises ValueError if none gives a margin.
+    Lines in `margins` get the least budgets that give their margins, in millionths, times the factor. Raises ValueError
+    if no budget gives a margin.
     """
     by_line = budgets_for_margins(planned_lines(design), margins, LARGEST_BUDGET)
     budgets: dict[str, dict[str, Fraction]] = {}
@@ -123,7 +125,8 @@ def planned_lines(design: PHSafeDesign) -> Iterator[Line]:
 
 
 def _tabulate_runs(design: PHSafeDesign) -> Cells:
-    """What the lines do not say: truncation, Δ, share, and the margin from which a declared `moe` makes budgets."""
+    """The figures that the lines do not show: truncation, Δ, share, and the margin from which a declared `moe` derives
+    budgets."""
     header = ["run, level", "τ", "Δ", "share", "1.645·Δ/√(2ρ)" if design.noise is Noise.GAUSSIAN else "margin"]
     rows = []
     for row in parameters(design):
@@ -133,7 +136,8 @@ def _tabulate_runs(design: PHSafeDesign) -> Cells:
 
 
 def _tabulate_budgets(design: PHSafeDesign) -> Cells:
-    """The budget that each margin takes: a row for each margin and Δ, because runs with the same Δ need the same."""
+    """The budget that each margin needs: a row for each margin and Δ, because runs with the same Δ need the same
+    budget."""
     rows = grid(design)
     budgets = {(row["stability"], row["margin"]): row["budget"] for row in rows}
     runs: dict[int, list[str]] = {}

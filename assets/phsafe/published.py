@@ -1,4 +1,4 @@
-"""The published tables of PHSafe, which `tables` makes, as the data dictionary describes them."""
+"""The descriptions, for the data dictionary, of PHSafe's published tables, which `tables` makes."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ _NOT_ADDING_UP = (
     "nation, iterations not to the total population, and the same quantity may differ between tables."
 )
 
-# How the intervals of counts and of averages are made, as the data dictionary says it.
+# The data dictionary's explanations of the intervals of counts and of averages.
 COUNTS = {
     Interval.SHORTEST: "The shortest set of counts with a posterior probability of 0.902, given the noisy count and "
     "its noise, if all counts from 0 up are equally likely before.",
@@ -34,7 +34,7 @@ _REGION_TYPES = {"USA": "The nation: all states of the release", "STATE": "A sta
 
 
 def published_tables(release: PHSafeRelease) -> list[PublishedTable]:
-    """The declared finished tables, those of the eleven measurement files that are released, and the parameters."""
+    """The declared finished tables, the released measurement files (of eleven), and the parameters."""
     return [
         *(_finished(release, SHELL[name]) for name in release.products),
         *(_measured(release, name) for name in list_measured_files(release.design)),

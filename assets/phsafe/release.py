@@ -1,4 +1,4 @@
-"""A PHSafe release as one value: its products, and the rules that it satisfies before anything runs."""
+"""A PHSafe release as one value: its products, and the rules that its declaration satisfies before anything runs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +13,11 @@ UNIT_COLUMNS = ("MAFID", "RTYPE", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPL
 """The columns of `units` that the runs read."""
 
 PERSON_COLUMNS = ("MAFID", "PERSON_RTYPE", "QAGE", "CENHISP", "CENRACE", "RELSHIP")
-"""The columns of `persons` that the runs read. A digest of these determines which persons of a unit are kept, so
-another list of columns, or another order of them, would keep other persons."""
+"""The columns of `persons` that the runs read. A digest of these columns determines the persons of a unit that are
+kept, so another list or order of columns would keep other persons."""
 
 _INTEGERS = {"MAFID", "QAGE"}
-"""The columns that are stored as integers; all other columns that the runs read are text."""
+"""The columns stored as integers; all other columns that the runs read are text."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PHSafeRelease(Release):
 
     @property
     def counted_with(self) -> dict[str, Any]:
-        """The fields of the design that the exact counts follow from, each with a part of what it has there."""
+        """The parts of the design's fields that determine the exact counts."""
         runs: dict[str, dict[str, Any]] = {
             name: {"truncation": most, "levels": []} for name, most in self.design.thresholds.items()
         }
@@ -67,7 +67,7 @@ class PHSafeRelease(Release):
 
     @property
     def products(self) -> tuple[str, ...]:
-        """The finished tables to publish: the declared ones, by default all that the released runs allow."""
+        """The finished tables to publish: the declared tables, by default all tables that the released runs allow."""
         return tuple(self.declaration.products) or available_products(self.design)
 
 

@@ -50,7 +50,7 @@ def phsafe_statement(release: PHSafeRelease, inputs: Inputs, output_version: str
 
 
 def _accuracy(release: PHSafeRelease) -> Accuracy:
-    """The 90% margins of error of the noisy counts that each table is made from, by level."""
+    """The 90% margins of error of the noisy counts from which each table is made, by level."""
     rows = []
     for shell in (SHELL[name] for name in release.products):
         for level in LEVELS:
@@ -68,7 +68,7 @@ def _accuracy(release: PHSafeRelease) -> Accuracy:
 
 
 def _counted(shell: Shell) -> list[tuple[str, list[Part]]]:
-    """What a table counts, each with a word about it: the cells of counts, or both terms of averages."""
+    """The counted parts of a table, each list with a label: the cells of counts, or both terms of averages."""
     numerators = [cell.counted for cell in shell.cells]
     denominators = [cell.per for cell in shell.cells if cell.per]
     if not denominators:

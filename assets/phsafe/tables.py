@@ -56,7 +56,7 @@ _SCHEMA = pa.schema(
 
 
 def list_measured_files(design: PHSafeDesign) -> tuple[str, ...]:
-    """The names of those of the eleven measurement files whose runs a design releases."""
+    """The names of the measurement files (of eleven) whose runs a design releases."""
     released = {run.name for run in design.released_runs}
     return tuple(name for name, file in FILES.items() if file.run in released)
 
@@ -155,7 +155,7 @@ def _estimate_cell(
         deviations = np.full(len(noisy), variance**0.5)
         deviation, margin = _hundredths(deviations), _hundredths(np.ceil(float(Z) * deviations * 100) / 100)
     else:
-        # No unit has more persons in the numerator than its run's truncation keeps.
+        # A unit has at most as many persons in the numerator as its run's truncation keeps.
         most = design.truncation(counted.run) or 0
         denominators = measured[cell.per.run].add_up(cell.per)
         numbers = estimate_averages(noisy, variance, *denominators, cell.least, most, design.noise)
