@@ -33,10 +33,10 @@ from mechanisms.swapping.response import Response
 ACCEPTED = "accepted"
 
 MOST_TOTALS = 6
-"""The most columns that totals are added over: 64 combinations of them. DuckDB runs out of memory at 14."""
+"""The most columns over which a product has totals: 64 combinations of them. DuckDB runs out of memory at 14."""
 
 ESTIMATED = ("estimate", "standard_error", "lower", "upper", "greatest_bias")
-"""The columns of a product besides `count`, where counts before the swap are estimated."""
+"""The columns that a product has besides `count` if counts before the swap are estimated."""
 
 
 def _validate_most_unique(value: object) -> Fraction | None:
@@ -49,7 +49,7 @@ def _validate_most_unique(value: object) -> Fraction | None:
 
 
 def _validate_fitting(given: object) -> tuple[int | str | bool, ...]:
-    """The values that fit: one, or a nonempty list."""
+    """The matching values: one, or a nonempty list."""
     values = given if isinstance(given, list | tuple) else [given]
     if not values or not all(isinstance(value, int | str) for value in values):
         raise ValueError(
@@ -59,7 +59,7 @@ def _validate_fitting(given: object) -> tuple[int | str | bool, ...]:
 
 
 def _validate_swap_rate(value: object) -> object:
-    """A rate, or rates that differ; each with the errors of its own form alone."""
+    """A rate, or rates that differ. Errors refer only to the form that was given."""
     return StratumRates.model_validate(value) if isinstance(value, Mapping) else exact_swap_rate(value)
 
 
@@ -103,7 +103,7 @@ Conditions = dict[
         WithJsonSchema({"type": ["integer", "string", "boolean", "array"], "minItems": 1}),
     ],
 ]
-"""By variable, the value or values that fit."""
+"""By variable, the value or values that match."""
 
 Keep = Annotated[
     Fraction,
@@ -234,7 +234,7 @@ class SwappedProduct(Product):
 
 
 def name_products(products: Sequence[SwappedProduct]) -> dict[str, str]:
-    """By name, the words for a product on a page: its title, or its name if no title is its own."""
+    """By product name, its words on a page: its title, or its name if the title is not unique."""
     alike = Counter(product.title for product in products)
     return {
         product.name: product.title if product.title and alike[product.title] == 1 else product.name
@@ -346,7 +346,7 @@ class SwappingDeclaration(ReleaseDeclaration):
         return Rates(tuple(Case(_ordered(case.when), None, case.rate) for case in cases), None, self.swap_rate.epsilon)
 
     def design(self, dataset: DatasetDeclaration, **_: Any) -> SwappingDesign:
-        """Who is swapped with whom, how often, and what of the records stays as it is."""
+        """The design: the strata and rates of the swap, and the variables that stay unchanged."""
         unit = self.unit or dataset.record_name
         if unit not in {dataset.record_name, *(["person"] if dataset.persons else [])}:
             raise ValueError(f"unit: {dataset.name} has no records called {unit}")

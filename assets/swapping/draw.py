@@ -42,11 +42,11 @@ _ROWS_OF_BATCH = 122_880
 
 @dataclass(frozen=True)
 class SwappingInputs(Inputs):
-    """The inputs of a swap, with versions of the `records`, and of the margins that number `holding` and `swap` values.
+    """The inputs of a swap, with versions of the `records` and of the margins that number `holding` and `swap` values.
 
     Attributes:
         largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.
-        losses: the losses, if they do not follow from b and one rate alone; None for a plain swap.
+        losses: the losses, if they do not follow from b and a single rate; None for a plain swap.
     """
 
     strata: int
@@ -57,7 +57,7 @@ class SwappingInputs(Inputs):
 
     @property
     def loss(self) -> int | PureLoss:
-        """What the specification's loss follows from: b of a plain swap, or the loss that is charged."""
+        """The value that determines the specification's loss: b of a plain swap, or the charged loss."""
         return self.largest_stratum if self.losses is None else self.losses.charged
 
 
@@ -84,7 +84,7 @@ def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) 
 def draw_cells(
     session: Session, release: SwappingRelease, draw: Draw[SwappingInputs], key: bytes, custody: Custody
 ) -> Contingency:
-    """The draw's output. Raises StaleInputError if the CEF has changed, or the charged loss does not follow from it."""
+    """The draw's output. Raises StaleInputError if the CEF has changed, or does not give the charged loss."""
     records = read_contingency(session, release, stage_records(session, release))
     with ThreadPoolExecutor(1) as executor:
         version = executor.submit(cells_version, records, release.version_key(custody))
@@ -102,7 +102,7 @@ def draw_cells(
 def _swap(
     session: Session, release: SwappingRelease, inputs: SwappingInputs, key: bytes, records: Contingency
 ) -> Contingency | None:
-    """The swapped records; None if the loss that was charged does not follow from the records."""
+    """The swapped records; None if the records do not give the charged loss."""
     design = release.design
     if design.plain_rate is not None:
         if measure_strata(records) != (inputs.strata, inputs.largest_stratum):
@@ -139,7 +139,7 @@ def write_cells(session: Session, release: SwappingRelease, cells: Contingency) 
 
 
 def swapped_version(inputs: SwappingInputs, cells: Contingency) -> str:
-    """The content hash of swapped data: of the codes and of the codebooks that define them."""
+    """The content hash of swapped data: their codes, and the codebooks that define these."""
     parts = "\n".join([inputs.versions["holding"], inputs.versions["swap"], cells_version(cells, None)])
     return sha256(parts.encode()).hexdigest()
 
@@ -158,7 +158,7 @@ def read_version(session: Session, release: SwappingRelease, inputs: SwappingInp
 def stage_decoded(
     session: Session, release: SwappingRelease, table: Contingency, name: str, margins: Mapping[str, Fragment] = {}
 ) -> Fragment:
-    """Decode a contingency table into a temporary table of values, with staged margins in place of the stored ones."""
+    """Decode a contingency table into a temporary table of values, with staged margins instead of the stored ones."""
     names = decoding_names(release, session.register("cells", cells_table(table))) | dict(margins)
     return session.stage(name, "swapping/decoded", **names)
 
@@ -175,5 +175,5 @@ def decoding_names(release: SwappingRelease, cells: Table | Fragment) -> dict[st
 
 def cells_table(table: Contingency) -> pa.Table:
     columns = pa.table({"holding_code": table.holding, "swap_code": table.swap, "count": table.count})
-    # DuckDB reads batches side by side.
+    # DuckDB reads batches in parallel.
     return pa.Table.from_batches(columns.to_batches(_ROWS_OF_BATCH), columns.schema)

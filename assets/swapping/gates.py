@@ -101,7 +101,7 @@ def _check_domains(session: Session, context: Context) -> list[str]:
 
 def _check_holding(session: Session, context: Context) -> list[str]:
     """Counts by the holding variables are exact."""
-    # The code also identifies the persons of a unit, which have no column here.
+    # The code also identifies the persons of a unit, who have no column here.
     return _compare_margin(session, context.release, HOLDING, ["holding_code", *context.release.design.holding])
 
 
@@ -125,7 +125,7 @@ def _check_multisets(session: Session, context: Context) -> list[str]:
 
 def _check_count(session: Session, context: Context) -> list[str]:
     """The swapped data have as many records as the CEF."""
-    # The other margin counts the same records, and is not there if noise is added before the swap.
+    # The other margin counts the same records, and does not exist if noise is added before the swap.
     swapped, exact = (session.row(_RECORDS, table=context.release.public(name))[0] for name in (SWAPPED, SWAPPING))
     return [] if swapped == exact else [f"{swapped:,} swapped records, but {exact:,} records"]
 
@@ -140,7 +140,7 @@ def _check_losses(session: Session, context: Context) -> list[str]:
     """The charged loss follows from the declared rates and the strata of the current CEF."""
     release = context.release
     margins = stage_margins(session, release, stage_records(session, release))
-    # Noise leaves the holding margin out, and nothing of it is read.
+    # With noise, there is no holding margin, and the function does not read it.
     current = derive_stirring(session, release, margins.get(HOLDING, margins[SWAPPING]), margins[SWAPPING])
     if stored_stirring(session, release).losses == current.losses:
         return []
@@ -162,7 +162,7 @@ def _check_exempt(session: Session, context: Context) -> list[str]:
 
 def _check_values(session: Session, context: Context) -> list[str]:
     """Every value in the swapped data is the one that its code in the draw stands for."""
-    # Products are made from the values, but the settlement is of the codes, so the two must agree.
+    # Products are made from the values, but the settlement covers the codes, so values and codes must agree.
     release = context.release
     again = session.stage("again", "swapping/decoded", **decoding_names(release, release.public(CELLS)))
     columns = list(session.columns(release.public(SWAPPED)))

@@ -1,9 +1,9 @@
 """The asset `invariants`: counts of records by the holding variables, and by match and swap variables.
 
-Swapping preserves these counts (Proposition 4 of Bailie, Gong and Meng), and the release declares them as invariants.
-A record that is alone in a cell of one of them is published with all its values of that table's variables, unchanged,
-and no loss covers that. How many such records there are follows from the two tables. The check that there are few comes
-before they are written, and again before the charge.
+Swapping preserves these counts (Proposition 4 of Bailie, Gong and Meng), and the release declares them as invariants. A
+record that is alone in a cell of a table is published with all its values of that table's variables, unchanged, and no
+loss covers this disclosure. The two tables determine the number of such records. A check limits it before they are
+written, and again before the charge.
 """
 
 import math
@@ -149,7 +149,7 @@ def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> 
     require_few_unique(session, release, margins.get(HOLDING), margins[SWAPPING], release.dataset.cef_tables()[-1])
     recipes = invariant_recipes(session, release, records, margins)
     create_tables(session, {release.public(table): recipe for table, recipe in recipes.items()})
-    # Those that an earlier declaration may have had.
+    # An earlier declaration may have had these tables.
     for table in {HOLDING, HOLDING_VALUES, COMPOSITIONS} - recipes.keys():
         session.drop(release.public(table))
     version = cells_version(read_contingency(session, release, records), key)
@@ -158,12 +158,13 @@ def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> 
 
 @dataclass(frozen=True)
 class UniqueRecords:
-    """How many records the invariants publish exactly, each because no other record has the same values.
+    """The numbers of records that the invariants publish exactly because no other record has the same values.
 
     Attributes:
-        holding, swap: those alone with their values of the holding variables, persons included; of match and swap ones.
-        whole: those whose values of all variables follow from the two tables, because nothing in their stratum differs
-            that could be exchanged.
+        holding, swap: records alone with their values of the holding variables, persons included; of match and swap
+            variables.
+        whole: records whose values of all variables follow from the two tables, because their stratum has no differing
+            values to exchange.
         persons: the persons of the units counted in `holding`; 0 if persons do not follow units.
     """
 
@@ -174,12 +175,12 @@ class UniqueRecords:
     persons: int = 0
 
     def share(self, unique: int) -> Fraction:
-        """A number of records as a share of all of them; 0 if there are none."""
+        """A number of records as a share of all records; 0 if there are none."""
         return Fraction(unique, self.records or 1)
 
 
 def count_unique(session: Session, release: SwappingRelease, holding: Source | None, swapping: Source) -> UniqueRecords:
-    """The numbers of unique records, from the two margins; with noise, there is none by the holding variables."""
+    """The numbers of unique records, from the two margins. With noise, no record is unique by the holding variables."""
     match = list(release.design.fixed)
     row = session.row("swapping/margins", holding=holding or swapping, swapping=swapping, match=match)
     unique = UniqueRecords(*row[2:])
@@ -207,8 +208,8 @@ def require_few_unique(
 ) -> None:
     """Raise UniqueRecordsError if the invariants, stored or staged, publish more unique records than declared.
 
-    The message states shares in whole percent only: as long as the tables are not published, their exact figures are
-    confidential. The table of the persons who follow their unit is not read if none do.
+    The message states shares in whole percent only: until the tables are published, their exact figures are
+    confidential. The table of persons is read only if persons follow their unit.
     """
     allowed, design = release.declaration.publishes_unique_records, release.design
     if allowed is None:
@@ -241,7 +242,7 @@ def require_few_stored(session: Session, release: SwappingRelease) -> None:
 
 
 def require_few_alone(session: Session, release: SwappingRelease, strata: Source) -> None:
-    """Raise UniqueRecordsError if more records of a withheld swap are alone in their stratum than it declares."""
+    """Raise UniqueRecordsError if a larger share of a withheld swap's records than declared is alone in its stratum."""
     allowed, design = release.declaration.publishes_unique_records, release.design
     if allowed is None:
         return
@@ -277,7 +278,7 @@ def _refusal(
 def _find_continuous(
     session: Session, table: Source, declared: Mapping[str, Column], names: Collection[str], records: int
 ) -> list[str]:
-    """The columns that take many values of a domain that is not a list."""
+    """The columns that take many values and have no list of values."""
     columns = [name for name in names if not declared[name].codes]
     if not columns:
         return []

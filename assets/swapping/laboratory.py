@@ -1,5 +1,5 @@
-"""Permutation swapping in the laboratory: households of a tract or county are swapped between its blocks, also after
-randomized response on race and ethnicity."""
+"""Permutation swapping in the laboratory: households are swapped between the blocks of a tract or county, optionally
+after randomized response on race and ethnicity."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,18 +24,19 @@ from mechanisms.swapping.loss import theorem_1
 from mechanisms.swapping.response import Response, shifts
 
 _MOST_PAIRS = 200
-"""The most pairs of a stratum of which likelihood ratios are computed."""
+"""The most pairs of a stratum for which likelihood ratios are computed."""
 
 
 @dataclass(frozen=True)
 class Swapped(Changing):
-    """Exact tables of records whose households were swapped at a rate, among those of the tract, or the county, that
-    match.
+    """Exact tables of records whose households were swapped at a rate, among the matching households of the tract or
+    county.
 
     Attributes:
         rare_rate: the rate of households with a person whose race and ethnicity at most `at_most` households of the
             tract have, if it differs.
-        second_rate: that of a second stir in the tract, where the first one is within block groups; None for one stir.
+        second_rate: the rate of a second stir, within the tract, after a first stir within block groups; None for one
+            stir.
     """
 
     rate: Fraction
@@ -61,7 +62,7 @@ class Swapped(Changing):
         return Swaps(float(1 - (1 - self.rate) * stay), rare, self.at_most)
 
     def change(self, tract: Tract, key: bytes) -> Changed:
-        """With likelihood ratios if the rate is a single one."""
+        """The change, with likelihood ratios if there is a single rate."""
         block, rare = tract.block.copy(), self._find_rare(tract)
         if self.second_rate is None:
             ratios, loss = self._stir(tract, block, self._find_places(tract), (self.rate, rare), (key, ""))
@@ -81,14 +82,15 @@ class Swapped(Changing):
         rates: tuple[Fraction, NDArray[np.bool_]],
         random: tuple[bytes, str],
     ) -> tuple[NDArray[np.float64], float]:
-        """Swap the blocks of households in place, within places; the likelihood ratios, and ε. `rates` has the rate,
-        and which households have that of rare ones; `random` the key and the name of the streams."""
+        """Swap the blocks of households, by changing `block`, within places; return the likelihood ratios and ε.
+        `rates` has the rate and a mask of the households with the rare rate; `random` has the key and the prefix of the
+        streams' names."""
         from mechanisms.swapping.permutation import permute_strata
 
         rate, rare = rates
         by_name = {"persons": tract.sizes, "adults": tract.adults}
         matched = np.stack([within, *(by_name[name] for name in self.match)], axis=1)
-        # Group quarters stay where they are, and a household of nobody is a vacant unit.
+        # Group quarters do not move, and a household without persons is a vacant unit.
         occupied = np.flatnonzero((tract.sizes > 0) & (tract.quarters == 0))
         strata, stratum = np.unique(matched[occupied], axis=0, return_inverse=True)
         ratios, losses = [np.zeros(0)], [0.0]
@@ -96,7 +98,7 @@ class Swapped(Changing):
             members = occupied[stratum.ravel() == number]
             if len(members) < 2:
                 continue
-            # A stream for each stratum: a person who is left out changes the swaps of two strata alone.
+            # A stream for each stratum, so leaving out a person changes the swaps of two strata only.
             stream = RandomStream(random[0], f"{random[1]}stratum {values}")
             order = np.arange(len(members), dtype=np.int32)
             used = [rate, self.rare_rate or rate]
@@ -109,7 +111,7 @@ class Swapped(Changing):
         return np.concatenate(ratios), max(losses)
 
     def _find_places(self, tract: Tract) -> NDArray[np.int64]:
-        """By household, the place within which it is swapped: all of them in the same one."""
+        """By household, the place within which it is swapped: the same for all."""
         return np.zeros_like(tract.block)
 
     def _find_rare(self, tract: Tract) -> NDArray[np.bool_]:
@@ -150,8 +152,8 @@ class SwappedInTracts(Swapped):
 
 @dataclass(frozen=True)
 class Randomized(Changing):
-    """Exact tables after randomized response on race and ethnicity: each person keeps the own category with a
-    probability, and otherwise gets one of the others, each equally likely."""
+    """Exact tables after randomized response on race and ethnicity: each person keeps the true category with a
+    probability, and otherwise gets one of the other categories with equal probability."""
 
     keep: Fraction
 
@@ -166,14 +168,14 @@ class Randomized(Changing):
         response = Response("category", self.keep, tract.tier.shape[1])
         category, place = tract.category.copy(), tract.place_in_household
         for number in range(int(place.max(initial=-1)) + 1):
-            # A word for each household, so that a person who is left out leaves those of other households alone.
+            # A word for each household, so leaving out a person does not change the words of other households.
             moves, members = shifts(response, len(tract.block), RandomStream(key, f"person {number}")), place == number
             category[members] += moves[tract.household[members]]
         return Changed(replace(tract, category=category % response.size), np.zeros(0), None)
 
 
 def _choose_pairs(size: int) -> NDArray[np.int64]:
-    """Pairs of positions, spread over all: which households have which is arbitrary."""
+    """Pairs of positions, evenly spaced among all pairs. The households' positions are arbitrary."""
     pairs = np.stack(np.triu_indices(size, 1), axis=1)
     return pairs[:: -(-len(pairs) // _MOST_PAIRS)]
 

@@ -1,4 +1,4 @@
-"""Permutation swapping as a method: how it fills in the hooks of charge, draw, gates and publication."""
+"""Permutation swapping as a method: its hooks for charge, draw, gates and publication."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

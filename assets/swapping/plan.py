@@ -1,4 +1,4 @@
-"""The plan of a swapping release: ε by the largest stratum and the swap rate, and what a swap does to counts.
+"""The plan of a swapping release: ε by the largest stratum and the swap rate, and the effects of a swap on counts.
 
 ε depends on b, the number of records of the largest stratum with two distinct records, which is an invariant. Before
 the invariants are published, b is a guess. An earlier edition with the same invariants has published it.
@@ -24,13 +24,13 @@ from mechanisms.swapping.uncertainty import LEAST_KEPT, laws, moments
 from resources.regular import read_regular
 
 SIZES = (100, 10_000, 1_000_000)
-"""Values of b that are shown if none is known."""
+"""Values of b that the plan shows if b is unknown."""
 
 RATES = tuple(map(Fraction, ("1/100", "1/20", "1/10", "1/4", "1/2")))
-"""Swap rates that are shown beside the declared one."""
+"""Swap rates that the plan shows beside the declared one."""
 
 STRATA = (2, 3, 5, 10, 100)
-"""Sizes of strata for which it is shown how a swap moves records."""
+"""Sizes of strata for which the plan shows the effects of a swap."""
 
 LARGEST = 10**9
 """The largest b for which there is a plan: beyond it, floats overflow."""
@@ -39,10 +39,10 @@ _GRID = np.arange(1, 200) / 200
 
 
 def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) -> Plan:
-    """What a swap would charge, and what it does to counts.
+    """The charge of a swap and its effects on counts.
 
-    The largest stratum, b, is by default that of the published edition, and of the second stir if there is one. Raises
-    ValueError if b is negative, 1 or above `LARGEST`.
+    The largest stratum, b, is by default the published edition's. With a second stir, b is the largest stratum of that
+    stir. Raises ValueError if b is negative, 1 or above `LARGEST`.
     """
     design = release.design
     b, words = _stratum(release, largest_stratum)
@@ -100,7 +100,7 @@ def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fra
 
 
 def _stratum(release: SwappingRelease, given: int | None) -> tuple[int | None, str]:
-    """b, if it is known, and where from. Raises ValueError if b is negative, 1 or above `LARGEST`."""
+    """b, if it is known, and its origin. Raises ValueError if b is negative, 1 or above `LARGEST`."""
     b, words = (published_stratum(release), "of the published edition") if given is None else (given, "as given")
     if b is not None:
         theorem_1(b, Fraction(1, 2))
@@ -110,15 +110,15 @@ def _stratum(release: SwappingRelease, given: int | None) -> tuple[int | None, s
 
 
 def published_stratum(release: SwappingRelease) -> int | None:
-    """b in the certificate of the published edition, if its strata, invariants and exempt records are those of this
-    release; or None. Whoever relies on it verifies the publication."""
+    """b in the certificate of the published edition, if the edition has the strata, invariants and exempt records of
+    this release, which has no second stir; otherwise None. Callers that rely on b verify the publication."""
     try:
         record = json.loads(read_regular(release.folder / CERTIFICATE))
         if tuple(record["invariants"]["as_charged"]) != release.design.invariants:
             return None
         parameters = {parameter["label"]: parameter["value"] for parameter in record["mechanism"]["parameters"]}
         words = variable_words(release)
-        # The certificate has them in the order of their words.
+        # The certificate sorts them by their words.
         if sorted(parameters[SWAP_KEY]) != sorted(words[name] for name in release.design.match):
             return None
         b = parameters[LARGEST_STRATUM]
@@ -135,14 +135,14 @@ def _has_varying_rates(design: SwappingDesign) -> bool:
 
 
 def _rates(design: SwappingDesign) -> list[Fraction]:
-    """The declared swap rates that the loss follows from, those of exempt records left out."""
+    """The declared swap rates that determine the loss, without the rate of exempt records."""
     if design.second_stir and not design.noise:
         return [design.second_stir.swap_rate]
     return sorted({case.rate for case in design.rates.cases if case.rate != EXEMPT})
 
 
 def _loss(design: SwappingDesign, b: int | None) -> PureLoss | None:
-    """The loss that is charged, or an upper bound of it if rates vary; None if it is not known."""
+    """The charged loss, or an upper bound of it if rates vary; None if it is unknown."""
     if design.noise:
         return loss_of_responses(design.noise)
     rates = _rates(design)
@@ -154,7 +154,7 @@ def _loss(design: SwappingDesign, b: int | None) -> PureLoss | None:
 
 
 def _tabulate_epsilons(b: int | None, rates: list[Fraction]) -> Cells:
-    """ε by swap rate; if b is known, also for half of it and for twice as much, as it may be a guess."""
+    """ε by swap rate; if b is known, also for half and twice that b, because it may be a guess."""
     sizes = sorted({max(2, b // 2), b, 2 * b}) if b else SIZES
     rows = [
         [f"{float(rate):g}", *(format_number(theorem_1(size, rate)) for size in sizes)]
@@ -168,7 +168,7 @@ def _tabulate_epsilons(b: int | None, rates: list[Fraction]) -> Cells:
 
 def _tabulate_effects(b: int | None, rate: Fraction) -> Cells:
     """By size of stratum: the share of records that move; c, the share of a count's deviation from independence that a
-    swap keeps (`mechanisms.swapping.uncertainty`); and by which factor the variance of estimates grows."""
+    swap keeps (`mechanisms.swapping.uncertainty`); and the factor by which the variance of estimates grows."""
     rows = []
     for size in sorted({*STRATA, *([b] if b else [])}):
         kept = float(moments(size, rate).kept)

@@ -1,7 +1,7 @@
-"""The confidential records and their margins in the form that the swapping mechanism takes.
+"""The confidential records and their margins in the swapping mechanism's form.
 
-This module converts the CEF to a contingency table of codes, of which it computes the keyed version, and the margins to
-strata, rates and losses. The records' keys are not passed on from here.
+This module converts the CEF to a contingency table of codes, computes the table's keyed version, and converts the
+margins to strata, rates and losses. It does not pass on the records' keys.
 """
 
 import hmac
@@ -62,7 +62,7 @@ def swap_variables(release: SwappingRelease) -> list[str]:
 
 
 def holding_table(release: SwappingRelease) -> Table:
-    """The table that numbers holding values: their margin, or with noise all that records may get."""
+    """The table that numbers holding values: their margin, or with noise all combinations that records may get."""
     return release.public(HOLDING_VALUES if release.design.noise else HOLDING)
 
 
@@ -91,7 +91,7 @@ def codebooks(release: SwappingRelease) -> dict[str, Any]:
 def read_contingency(
     session: Session, release: SwappingRelease, records: Fragment | Table, margins: Mapping[str, Fragment] = {}
 ) -> Contingency:
-    """The contingency table of the records, in the codes of their margins: those given, or the stored ones.
+    """The contingency table of the records, in the codes of the given margins, or else of the stored ones.
 
     Raises StaleInputError if a record has values that do not occur in the margins.
     """
@@ -107,8 +107,8 @@ def read_contingency(
 
 def cells_version(table: Contingency, key: bytes | None) -> str:
     """The version of a contingency table: the SHA-256 of its codes and counts, in their fixed order; or their HMAC, by
-    the custody's version key, if it counts records. Used with the versions of the codebooks, which it does not cover.
-    """
+    the custody's version key, if it counts records. It does not cover the codebooks, so callers combine it with their
+    versions."""
     digest = hmac.new(key, digestmod=sha256) if key else sha256()
     for column in (table.stratum, table.holding, table.swap, table.count):
         digest.update(len(column).to_bytes(8, "little"))
@@ -145,7 +145,8 @@ def stored_stirring(session: Session, release: SwappingRelease) -> Stirring:
 def derive_stirring(
     session: Session, release: SwappingRelease, holding: Table | Fragment, swapping: Table | Fragment
 ) -> Stirring:
-    """The stirs that follow from the margins, stored or staged. With noise, the holding margin is not read.
+    """The stirs that follow from the margins, stored or staged. With noise, the function does not read the holding
+    margin.
 
     Raises RatesError if a stratum or record has no rate, or no rate gives the declared ε.
     """
@@ -156,7 +157,7 @@ def derive_stirring(
     else:
         groups = read_groups(session, release, holding, "holding_code")
     first, records = groups.first, groups.records
-    # Data sets of one universe cannot differ in strata that cannot hold two distinct records.
+    # Data sets of one universe differ only in strata that can hold two distinct records.
     strata_of_margin = session.arrow("swapping/strata_of_margin", swapping=swapping, match=[])
     can_differ = strata_of_margin["swap_values"].to_numpy() > 1
     if not design.noise:
@@ -165,7 +166,8 @@ def derive_stirring(
     if design.second_stir is None:
         losses = design.losses(loss_of_stir(first, records, can_differ), None)
     else:
-        # How swap values lie in the first stir's strata is not published, so every one of two records or more counts.
+        # The distribution of swap values over the first stir's strata is not published, so every stratum of two or more
+        # records counts.
         every_stratum = np.ones(int(first.stratum.max(initial=-1)) + 1, dtype=bool)
         second = Stir(groups.last, first.exempt.astype(np.int32), (design.second_stir.swap_rate, EXEMPT))
         losses = design.losses(loss_of_stir(first, records, every_stratum), loss_of_stir(second, records, can_differ))
@@ -176,7 +178,7 @@ def derive_stirring(
 def read_groups(session: Session, release: SwappingRelease, groups: Table | Fragment, order: str) -> Groups:
     """Groups of records with their strata and rates, from a table of stratum, values that rates depend on, and count.
 
-    A column numbers the groups. Raises RatesError as `derive_stirring`.
+    The column `order` numbers the groups. Raises RatesError as `derive_stirring` does.
     """
     rates = release.design.rates
     names, values = bind_cases(rates.cases)
@@ -202,7 +204,7 @@ def read_groups(session: Session, release: SwappingRelease, groups: Table | Frag
         return Groups(Stir(strata, cases, tuple(case.rate for case in rates.cases)), last, records)
     firsts = np.flatnonzero(np.diff(strata, prepend=-1))
     sizes = np.add.reduceat(records, firsts) if len(firsts) else records
-    # Besides one ε, the only case is that of exempt records, whose strata need no rate, whatever their sizes.
+    # With one ε, the only case is for exempt records, whose strata need no rate at any size.
     sizes = np.where(cases[firsts] < 0, sizes, 0)
     try:
         place, smallest = rates_of_sizes(sizes, rates.epsilon)

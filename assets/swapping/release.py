@@ -1,4 +1,4 @@
-"""A swapping release as one value: its variables, and the rules that it satisfies before anything runs."""
+"""A swapping release as one value: its variables, and the rules that its declaration satisfies before anything runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class SwappingRelease(Release):
             self._check_experiment(self.declaration.experiment)
 
     def _check_withheld(self) -> None:
-        """What a withheld swap may declare: the loss of noise after it needs rates that are constant in strata."""
+        """Check the fields of a withheld swap: the loss of noise after it needs rates that are constant in strata."""
         declaration, design = self.declaration, self.design
         if declaration.products or declaration.experiment:
             self.refuse("withheld: it is not published, so it can have neither products nor an experiment")
@@ -63,7 +63,7 @@ class SwappingRelease(Release):
             self.refuse(f"withheld: persons cannot follow; leave {', '.join(design.persons)} out (variables)")
 
     def _check_values(self) -> None:
-        """Values that rates and exempt records are declared by, and the domains of noise."""
+        """Check the values in the conditions of rates and exempt records, and the domains of noise."""
         exempt = self.design.exempt
         rates = (("swap_rate or risk", case.when) for case in self.design.swap_rate.cases)
         for field, when in (("exempt", exempt), *rates):
@@ -153,7 +153,7 @@ class SwappingRelease(Release):
 
     @property
     def counted_with(self) -> dict[str, Any]:
-        """All but the swap rate; of a withheld swap, all."""
+        """The design without the swap rate; for a withheld swap, the whole design."""
         record = self.design.as_record()
         return {name: value for name, value in record.items() if name != "swap_rate" or self.declaration.withheld}
 

@@ -1,7 +1,7 @@
 """The part of a certificate that is specific to permutation swapping, and the words of pages, from `statement.md`.
 
-The mathematics is in `mechanisms.swapping`. The losses of a swap that is not plain are derived in
-`docs/mechanisms/swapping-extensions.md`; where a plain swap is described too, its words are those that it always had.
+The mathematics is in `mechanisms.swapping`. `docs/mechanisms/swapping-extensions.md` derives the losses of swaps that
+are not plain. A plain swap's words are the same as before these extensions existed.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ MECHANISM = "Permutation Swapping Algorithm (PSA)"
 LOSS_SOURCE = PROSE("loss source, Theorem 1")
 
 SWAP_KEY, LARGEST_STRATUM = "Swap key (match variables)", "Largest stratum b"
-"""Labels in the certificate, from which a later plan reads b."""
+"""Labels in the certificate by which a later plan finds b."""
 
 FEWEST = 2
-"""Two data sets with the same invariants that differ at all differ in two records or more: one record alone cannot
-change without changing a count that is held fixed."""
+"""Two different data sets with the same invariants differ in at least two records: a change of one record alone would
+change a count that is held fixed."""
 
 
 def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_version: str) -> Statement:
@@ -143,7 +143,7 @@ def describe_invariants(release: SwappingRelease) -> str:
 
 
 def equivalents(design: SwappingDesign, charged: Loss, losses: SwapLosses | None = None) -> tuple[Equivalent, ...]:
-    """The loss for one record and for the fewest in which data sets differ, and the loss in finer universes."""
+    """The loss for one record, for the fewest records in which data sets differ, and in finer universes."""
     source = "Theorem 1" if losses is None else PROSE("loss source, extended")
     equivalent_losses = [Equivalent(f"One {design.unit} (this is charged)", charged, source)]
     if not design.noise:
@@ -244,7 +244,8 @@ def _extended_parameters(design: SwappingDesign, losses: SwapLosses) -> tuple[Pa
 def unique_parameters(
     design: SwappingDesign, most_unique: Fraction | None, unique: UniqueRecords
 ) -> tuple[Parameter, ...]:
-    """How many records the invariants publish exactly, and at most by declaration; None if any share is accepted."""
+    """The numbers of records that the invariants publish exactly, with the declared limit. `most_unique` is None if any
+    share is accepted."""
     limit = "any number of them" if most_unique is None else f"at most {percent(most_unique)}"
 
     def parameter(label: str, number: int, further: str = "") -> Parameter:

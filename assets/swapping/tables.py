@@ -1,7 +1,7 @@
 """The published tables, in the words of the data dictionary, and their recipes: products, and the saturated table.
 
 Beside each swapped count stands an unbiased estimate with its standard error and 90% interval. They follow from public
-tables alone: the invariants, the swapped data and the declared swap rates. `mechanisms.swapping.uncertainty` has the
+values alone: the invariants, the swapped data and the declared swap rates. `mechanisms.swapping.uncertainty` has the
 mathematics.
 """
 
@@ -36,7 +36,7 @@ from resources.warehouse import Recipe, Session
 SATURATED, HOUSEHOLD_TYPES = "saturated", "saturated_persons"
 MOST_CELLS = 20_000_000
 FIRST_ROWS = 10
-"""How many rows of each product the asset's page shows."""
+"""The number of rows of each product that the asset's page shows."""
 
 _CONTRIBUTIONS_AT_A_TIME = 1 << 20
 
@@ -48,7 +48,7 @@ class TooManyCellsError(RefusedError):
 def stage_counted(
     session: Session, release: SwappingRelease, product: SwappedProduct, units: Fragment | Table
 ) -> Fragment | Table:
-    """The records that a product counts: `units`, in the form of the swapped table, or the persons who follow them."""
+    """The records that a product counts: `units`, in the swapped table's form, or the persons who follow them."""
     if product.of == "units":
         return units
     return session.stage("persons_counted", "swapping/persons", units=units, persons=release.public(COMPOSITIONS))
@@ -67,7 +67,7 @@ def product_names(release: SwappingRelease, product: SwappedProduct, records: Fr
 
 
 def find_larger_places(release: SwappingRelease, product: SwappedProduct) -> dict[str, str]:
-    """By place of a product, the larger one in it that it lies in after the swap too: both move, or neither does."""
+    """By place of a product, the larger place that still contains it after the swap: both move, or neither does."""
     sides = set(swap_variables(release)), set(release.design.holding)
     within = {name: release.variables_of(product)[name].within for name in product.columns}
     return {
@@ -98,7 +98,7 @@ def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Rec
 
 
 def derive_moments(session: Session, release: SwappingRelease) -> MomentsOfStrata:
-    """The moments of all strata of a release whose rates are constant within them, from stored invariants."""
+    """The moments of all strata of a release with constant rates within strata, from stored invariants."""
     groups = read_groups(session, release, release.public(HOLDING), "holding_code")
     firsts = np.flatnonzero(np.diff(groups.first.stratum, prepend=-1))
     sizes = np.add.reduceat(groups.records, firsts) if len(firsts) else groups.records
@@ -108,7 +108,7 @@ def derive_moments(session: Session, release: SwappingRelease) -> MomentsOfStrat
 def add_estimates(
     session: Session, release: SwappingRelease, product: SwappedProduct, counts: Recipe, moments: MomentsOfStrata
 ) -> Recipe:
-    """The recipe of a product with estimates, in hundredths, of a release whose rates are constant within strata."""
+    """The recipe of a product with estimates, in hundredths, of a release with constant rates within strata."""
     name, values, names = counts
     table = session.stage(f"counts_of_{product.name}", name, values, **names)
     key = [*product.columns, *product.flags.values()]
@@ -129,7 +129,7 @@ def _estimate_cells(
     number: int,
     moments: MomentsOfStrata,
 ) -> Estimates:
-    """The estimates of all cells: the sums, in the order of the rows, of the estimates of what strata contribute."""
+    """The estimates of all cells, in the order of the rows: sums of the estimated contributions of strata."""
     amounts = session.stage(
         "amounts",
         "swapping/amounts",
@@ -147,7 +147,7 @@ def _estimate_cells(
             "cells": release.public(CELLS),
             "product": cells,
             "held": [column for column in columns if column not in release.design.swap],
-            # The strata of a cell follow from match variables on either side.
+            # Match variables on either side determine the strata of a cell.
             "swapped": [column for column in columns if column in swap_variables(release)],
             "summed": [product.flags[column] for column in summed],
             "single": [flag for column, flag in product.flags.items() if column not in summed],
@@ -169,7 +169,7 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
         release.public(COMPOSITIONS): set(release.person_variables),
     }
     for product in release.declaration.products:
-        # A place has one larger place, which adds no cells.
+        # A place lies in one larger place, which adds no cells.
         cells, larger = 1, find_larger_places(release, product).values()
         for table, variables in sources.items():
             columns = [name for name in product.columns if name in variables and name not in larger]
@@ -211,7 +211,7 @@ def _format_row(product: SwappedProduct, row: Sequence[Any]) -> list[str]:
     cells = [_join_codes(row[:border]), _join_codes(row[border:last]), f"{count:,}"]
     if figures:
         estimate, lower, upper = figures
-        # Without a break in the middle of the interval.
+        # Keep the interval on one line.
         cells.append(f"{estimate:,.1f} ({lower:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{upper:,.1f})")
     return cells
 

@@ -1,4 +1,4 @@
-"""The assets `utility` and `experiment`: the errors of the release, and those at other swap rates.
+"""The assets `utility` and `experiment`: the errors of the release, and the errors at other swap rates.
 
 Both compare with the confidential records, so they are confidential. The UI shows their figures only for a synthetic
 dataset. The chart of ε against the swap rate depends on invariants only.
@@ -43,12 +43,13 @@ STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 _DRAW_NUMBER = "draw_number"
 _CELLS_AT_A_TIME = 2_000_000
-"""About how many cells of the experiment's draws are compared by one statement."""
+"""The approximate number of cells of the experiment's draws that one statement compares."""
 
 _WITHOUT_CELLS = {"mape": None, "largest_difference": None, "cells": 0, "empty_cells": 0}
-"""The error of a product without cells, such as of persons in vacant units, as `swapping/mape` gives it too.
+"""The error of a product without cells, such as persons in vacant units, in the form of `swapping/mape`.
 
-The mean of |true − swapped| / true is over the cells whose true count is positive; `empty_cells` are all others."""
+The mean of |true − swapped| / true covers the cells with a positive true count; `empty_cells` counts all others.
+"""
 
 _INTEGERS = ("largest_difference", "cells", "empty_cells")
 _ERRORS = pa.schema([("product", pa.string()), ("mape", pa.float64()), *((name, pa.int64()) for name in _INTEGERS)])
@@ -156,9 +157,9 @@ def _measure_errors(session: Session, release: SwappingRelease) -> pa.Table:
 def run_experiment(
     session: Session, release: SwappingRelease, experiment: ExperimentDeclaration, key: bytes
 ) -> Iterator[tuple[Fraction, int, dict[str, Any]]]:
-    """For each swap rate and each of its draws, numbered from 1, the error of the experiment's product.
+    """The error of the experiment's product for each swap rate and each of its draws, numbered from 1.
 
-    The key, of 32 bytes, is that of the experiment's own random streams.
+    The key, of 32 bytes, seeds the experiment's own random streams.
     """
     (product,) = (product for product in release.declaration.products if product.name == experiment.product)
     table, original = _stage_original(session, release)
@@ -219,7 +220,7 @@ def _compare(
     swapped: Fragment | Table,
     draws: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """The errors of a product of swapped records, a row for each draw, with the columns that tell draws apart."""
+    """The errors of a product of swapped records, a row for each draw, with the columns that distinguish draws."""
     published = _tabulate(session, release, product, swapped, "published", draws)
     names = {"columns": list(product.columns), "draws": list(draws)}
     return list(session.arrow("swapping/mape", original=truth, swapped=published, **names).to_pylist())
@@ -290,7 +291,7 @@ def draw_epsilon(marked: tuple[int, Fraction] | None) -> bytes:
         top = max(top, float(loss))
         dot: dict[str, Any] = {"marker": "o", "markersize": 9, "color": VERMILION, "markeredgecolor": "white"}
         axes.plot(*place, clip_on=False, zorder=5, **dot)
-        # On the upper right, where no line runs.
+        # In the upper right corner, which no line crosses.
         corner: dict[str, Any] = {"xytext": (0.985, 0.9), "textcoords": "axes fraction", "ha": "right", "va": "center"}
         box = {"facecolor": "white", "edgecolor": VERMILION, "boxstyle": "round,pad=0.35"}
         line = {"arrowstyle": "-", "color": VERMILION, "shrinkB": 6, "linewidth": 1.2}

@@ -1,12 +1,13 @@
-"""A withheld swap: swapped records that stay in the confidential zone, for others to count tables with noise from.
+"""A withheld swap: swapped records that stay in the confidential zone, from which other releases count tables with
+noise.
 
-Nothing is published of them and nothing is charged for them by themselves. A release that counts from them adds noise,
-and is charged: `WithheldSwap` has its two specifications, derived in `docs/mechanisms/swapping-extensions.md`. The
-table `WITHHELD` has a row for each swapped record, with the variables that take part and no key.
+The records are neither published nor charged by themselves. A release that counts from them adds noise, and is charged:
+`WithheldSwap` has its two specifications, derived in `docs/mechanisms/swapping-extensions.md`. The table `WITHHELD` has
+a row for each swapped record, with the participating variables and no key.
 
-The key of the draw is derived from the custody and from what the draw is made of: the records with the variables that
-take part, and the parameters. So the same records and parameters give the same swapped records, in whatever hypercube
-they are counted, whatever else the dataset contains.
+The key of the draw is derived from the custody and the draw's inputs: the records with the participating variables, and
+the parameters. So the same records and parameters give the same swapped records in every hypercube, independent of
+other contents of the dataset.
 """
 
 from collections.abc import Iterator
@@ -102,22 +103,22 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
     UniqueRecordsError if too many records are alone in their stratum; RatesError if a stratum has no rate.
     """
     strata = release.public(STRATA)
-    # In a lake, others could have a smaller loss than the one that was sealed.
+    # In a lake, other sizes could replace the sealed ones and give a smaller loss.
     session.hold([strata])
     release.require_sealed(session, custody, "invariants", [strata])
     require_few_alone(session, release, strata)
     groups = read_groups(session, release, strata, "stratum")
-    # Which strata hold distinct records is not public, so that all of two records or more count.
+    # The list of strata with distinct records is not public, so all strata of two or more records count.
     return loss_of_stir(groups.first, groups.records, groups.records > 0)
 
 
 def withheld_version(session: Session, release: SwappingRelease, custody: Custody) -> str:
-    """The keyed version of the stored swapped records, to name draws of tables that are counted from them."""
+    """The keyed version of the stored swapped records, which names draws of tables counted from them."""
     return session.content_version([release.confidential(WITHHELD)], custody.version_key())
 
 
 def stage_withheld(session: Session, release: SwappingRelease, custody: Custody) -> Fragment:
-    """Draw the swapped records again, as a temporary table with one row for each."""
+    """Draw the swapped records again, as a temporary table with one row for each record."""
     design, key = release.design, custody.version_key()
     records = stage_records(session, release)
     margins = stage_margins(session, release, records)
@@ -147,13 +148,14 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
 
 
 def count_not_as_drawn(session: Session, release: SwappingRelease, custody: Custody) -> int:
-    """The rows by which the stored records differ from those that the custody's key gives for the stored CEF."""
+    """The number of rows by which the stored records differ from the records that the custody's key gives for the
+    stored CEF."""
     again = stage_withheld(session, release, custody)
     return count_differences(session, release.confidential(WITHHELD), again, list(release.variables))
 
 
 def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    # The context may be that of another release of the deployment.
+    # The context may belong to another release of the deployment.
     def check_margins(session: Session, context: ReleaseContext[Any]) -> Iterator[str]:
         """The swapped records have the margins of the CEF."""
         records, withheld = stage_records(session, release), release.confidential(WITHHELD)
