@@ -85,7 +85,7 @@ def test_totals_that_one_household_dominates_are_not_there(tmp_path: Path) -> No
     certificate = " ".join(published["certificate.html"].decode().split())
     assert "few records make up most of its total" in certificate
     assert "Counts and totals are looked at apart" in certificate
-    assert "What is exact</h3> <p>Every published count and total is exact." in certificate
+    assert "What is exact</h2> <p>Every published count and total is exact." in certificate
     for alteration, gates in (
         ("UPDATE suppressed_cells SET total = total + 1 WHERE cell = 1", {"small_suppressed"}),
         (
