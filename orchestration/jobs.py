@@ -236,7 +236,7 @@ def _find_without_process(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRu
     running = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED], tags=OF_LOCATION)
     for record in instance.get_run_records(running):
         if (record.start_time or 0) > _BEGAN and _has_ended(_find_process(instance, record.dagster_run.run_id)):
-            # It may have been over when its process ended.
+            # The run may already have ended when its process did.
             now = instance.get_run_by_id(record.dagster_run.run_id)
             if now and now.status is dg.DagsterRunStatus.STARTED:
                 yield now

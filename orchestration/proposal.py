@@ -76,8 +76,8 @@ _SIZE = re.compile(r"size|persons|members|pop", re.IGNORECASE)
 
 @dataclass
 class Proposal:
-    """A proposed declaration, with its columns (table, name, type, role, domain), and sentences that tell a person what
-    to check."""
+    """A proposed declaration, with its columns (table, name, type, role, domain), and the points that a person must
+    check, as sentences."""
 
     text: str
     columns: list[tuple[str, str, str, str, str]] = field(default_factory=list)
@@ -395,8 +395,8 @@ def _leave_uncounted(rows: int) -> str:
 def _propose_domain(
     column: ColumnProfile, kind: ColumnType, count: Callable[[int], str]
 ) -> tuple[dict[str, str], list[str]]:
-    """The fields of a column's domain as this type, and sentences that tell a person what to check, with numbers of
-    rows as `count` writes them."""
+    """The fields of a column's domain as this type, and the points that a person must check, with numbers of rows as
+    `count` writes them."""
     domain, concerns, marks = dict[str, str](), list[str](), _describe_marks(column, count)
     weight = _is_weight(column.name, column.title)
     whole_codes = kind is ColumnType.INTEGER and 0 < len(column.codes) <= (len(column.labels) or FEW)
@@ -715,7 +715,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _comment(text: str) -> str:
-    """A YAML comment. Letters other than a line feed also end a comment, and the text after them would be declared."""
+    """A YAML comment. Characters other than a line feed also end a comment, and the text after them would be declared."""
     return f"# {show_line(text)}"
 
 

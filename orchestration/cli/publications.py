@@ -535,8 +535,8 @@ def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[s
 def withdraw(name: str, by: str) -> None:
     """Withdraw NAME (dataset/release, or a dataset with all its releases) for good.
 
-    Its tables, publications and ephemeral keys are removed. The ledger keeps what was charged and records the
-    withdrawal. This cannot be undone.
+    Its tables, publications and ephemeral keys are removed. The ledger keeps the charges and records the withdrawal.
+    This cannot be undone.
     """
     from assets.publication import withdrawal
     from orchestration.deployment import Deployment

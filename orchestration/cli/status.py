@@ -12,8 +12,8 @@ from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print
 @click.command()
 @as_json
 def status(as_json: bool) -> None:
-    """Show releases with their draws, editions and last runs, then retabulations and all else that charges nothing, and
-    the spent and remaining budget of each population."""
+    """Show releases with their draws, editions and last runs, then retabulations and everything else without a charge,
+    and the spent and remaining budget of each population."""
     from orchestration.deployment import Deployment
     from orchestration.launch import open_instance
 
@@ -47,7 +47,7 @@ def status(as_json: bool) -> None:
 @click.command()
 @as_json
 def budget(as_json: bool) -> None:
-    """Show every charge with its release and authorization, every withdrawal, and what remains of each cap."""
+    """Show every charge with its release and authorization, every withdrawal, and the remainder of each cap."""
     from assets.ledger.view import list_entry_records
     from assets.texts import show_line
     from orchestration.deployment import Deployment
