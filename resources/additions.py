@@ -1,4 +1,4 @@
-"""What the catalog of a zone may carry: tables of plain columns and keys, and views that only put rows together.
+"""The entries that the catalog of a zone may have: tables of plain columns and keys, and views that only combine rows.
 
 DuckDB and DuckLake write each of these in one form, so anything else is an addition. `warehouse` reads the definitions
 and refuses a zone with additions.
@@ -15,10 +15,10 @@ NAME = r'(?:\w+|"(?:[^"]|"")+")'
 _TYPE = r"(?:VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT))(?:\[\])*"
 _COLUMN = rf'(?:{NAME} {_TYPE}|"?answers"? {PACKED})(?: DEFAULT\(NULL\))?'
 _PLAIN_TABLE = re.compile(rf"CREATE TABLE (?:{NAME}\.)?{NAME}\({_COLUMN}(?:, {_COLUMN})*\);")
-"""The definition of a table of nothing but columns, as DuckDB writes it."""
+"""The definition of a table with only columns, as DuckDB writes it."""
 
 _PLAIN_COLUMN = re.compile(_COLUMN)
-"""That of a column in a lake, where all have the default NULL."""
+"""The definition of a column in a lake, where all have the default NULL."""
 
 _ENTRY = rf"{NAME} {_TYPE}(?: NOT NULL| PRIMARY KEY)?"
 _ENTRIES = re.compile(rf"CREATE TABLE {NAME}\({_ENTRY}(?:, {_ENTRY})*(?:, UNIQUE\({NAME}(?:, {NAME})*\))?\);")
@@ -31,7 +31,7 @@ _ADDITIONS = {
     " DEFAULT(": "has a default",
     "CHECK(": "has a check",
 } | dict.fromkeys((" NOT NULL", "PRIMARY KEY", "UNIQUE(", " UNIQUE", "FOREIGN KEY"), "has a constraint")
-"""What the definition of a table has besides its columns, by a word of it outside quotes."""
+"""Additions to a table's columns, by the word in its definition, outside quotes, that shows them."""
 
 _OTHER_TYPE = "has a column of a type that no stage stores"
 
@@ -47,11 +47,12 @@ _UNITED = {
     for zone in (Zone.PUBLIC, Zone.CONFIDENTIAL)
     for part in [rf"\(*SELECT {NAME}\.{NAME}(, {NAME}\.{NAME})* FROM {zone.value}\.{NAME}\.{NAME} AS {NAME}\)*"]
 }
-"""By zone, the text of a view that only puts the rows of tables of the zone together, however they are paired."""
+"""By zone, the text of a view that is only a union of tables of the zone, however they are grouped."""
 
 
 def find_addition(zone: str, kind: str, definition: str) -> str:
-    """What a table or view has, or another entry of a catalog is, that Stirred does not write; empty if nothing."""
+    """The feature of a table, column or view, or the kind of another catalog entry, that Stirred never writes; empty if
+    none."""
     match kind:
         case "names":
             return ""

@@ -1,4 +1,4 @@
-"""Texts and lists of integers or decimals in Arrow's arrays as NumPy's arrays, and the other way round."""
+"""Conversions between Arrow arrays of texts or of lists of integers or decimals and NumPy arrays."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def read_texts(texts: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes of texts, and where the texts begin in them and the last one ends, shape (texts + 1,)."""
+    """The bytes of texts, and the positions where each text begins and the last one ends, shape (texts + 1,)."""
     texts = texts.cast(pa.large_string())
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1, offset=8 * texts.offset)
@@ -16,7 +16,7 @@ def read_texts(texts: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 def read_lists(lists: pa.Array, size: int) -> NDArray[np.signedinteger]:
     """The integers in lists, or the decimals of at most 18 digits in units of their last digit, shape (rows, size).
-    Raises ValueError unless every row has a list of so many."""
+    Raises ValueError unless every row has a list of this size."""
     lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     numbers = lists.flatten()
     is_decimal = pa.types.is_decimal128(numbers.type) and numbers.type.precision <= 18
@@ -34,12 +34,12 @@ def read_lists(lists: pa.Array, size: int) -> NDArray[np.signedinteger]:
 
 
 def to_lists(numbers: NDArray[np.signedinteger], digits: int | None = None) -> pa.ListArray:
-    """A list for each row of an array: of integers, or of decimals as of `to_decimals`."""
+    """A list for each row of an array: of integers, or of decimals as `to_decimals` makes them."""
     values = numbers.ravel()
     elements = pa.array(values) if digits is None else to_decimals(np.ascontiguousarray(values, np.int64), digits)
     return pa.ListArray.from_arrays(np.arange(len(numbers) + 1, dtype=np.int32) * numbers.shape[1], elements)
 
 
 def to_decimals(numbers: NDArray[np.int64], digits: int) -> pa.Array:
-    """Numbers in units of the last of so many digits after the point, of 64 bits, as DuckDB stores them too."""
+    """Numbers of 64 bits, in units of the last of the given digits after the point, as DuckDB stores them too."""
     return pa.Array.from_buffers(pa.decimal64(18, digits), len(numbers), [None, pa.py_buffer(numbers)])

@@ -1,12 +1,12 @@
 """The chain of the budget ledger: its entries, their links, its breaks, and its anchor.
 
-This module holds values and pure functions, and the canonical text that hashes and seals are computed over. `ledger`
-stores the entries and writes the anchor. `mechanisms.accounting` composes the losses.
+This module has values, pure functions, and the canonical text over which hashes and seals are computed. `ledger` stores
+the entries and writes the anchor. `mechanisms.accounting` composes the losses.
 
 A chain of hashes cannot reveal that its last entries were cut off, that the file was replaced by an earlier copy, or
 that the whole chain was rebuilt. The anchor can: it records the end of the chain, in a small file that `custody` keeps
 beside the master key, sealed under a key from it. It also records where the chain continues, so that after a move to a
-server only one of the two ledgers accepts entries.
+server, only one of the two ledgers accepts entries.
 """
 
 import hmac
@@ -27,10 +27,10 @@ SETTLE = "settle"
 WITHDRAW = "withdraw"
 
 DIFFERENT_PEOPLE = "different_people"
-"""The part of an authorization that says why records that resemble others are about different people."""
+"""The part of an authorization that explains why records that resemble others are about different people."""
 
 PUBLIC_BECAUSE = "public_because"
-"""The part of an authorization that says why records are public, so that draws from them are not charged."""
+"""The part of an authorization that explains why records are public, so that draws from them are not charged."""
 
 
 NOT_CHARGED = "public data, no budget charged"
@@ -42,7 +42,7 @@ class Details:
     """The facts that a reservation records about its charge besides the loss. Every value is either public or keyed.
 
     Attributes:
-        population: whom the dataset is about; the cap belongs to it.
+        population: the people in the dataset; the cap belongs to the population.
         contents: keyed versions of its CEF and of each source file.
         draw: its mechanism, the mechanism's version, parameters, and versions of inputs.
         authorization: who authorized the charge (`by`), the run that made it (`run`), and, if the records resemble
@@ -50,9 +50,9 @@ class Details:
             public (`public_because`).
         sketch: the name of the sketch of its records (`Custody.keep_sketch`); "" if they are built in, and in entries
             of earlier versions.
-        public: where the records were published before, if the draw is not charged because of that; "" otherwise.
+        public: where the records were published before, if the draw is therefore not charged; "" otherwise.
         synthetic: whether the records were declared synthetic; None in entries of earlier versions.
-        bound: under a cap on the privacy curve, the bound of ε at δ of the population's charges together, with their
+        bound: under a cap on the privacy curve, the bound of ε at δ for all charges of the population, with their
             number: `charges`, `epsilon` and `delta`.
     """
 
@@ -79,8 +79,8 @@ class Entry:
 
     Attributes:
         sequence: 1, 2, … without gaps.
-        kind: "reserve", written before anything is drawn; "settle", written once the draw's output is stored; or
-            "withdraw", written before everything that was made of the draw is removed. The charge remains.
+        kind: "reserve", written before the draw; "settle", written once the draw's output is stored; or "withdraw",
+            written before all results of the draw are removed. The charge remains.
         draw_id: the identifier of the draw, from `Custody.draw_id`.
         specification: the DP specification as canonical JSON; None in all but reservations.
         commitment: SHA-256 of the draw's key, 64 hexadecimal digits.
@@ -88,8 +88,9 @@ class Entry:
         recorded_at: UTC, ISO 8601 to the second.
         previous_hash: `hash` of the previous entry; 64 zeros in the first.
         hash: SHA-256 of all other fields as canonical JSON, 64 hexadecimal digits.
-        details: `Details` as canonical JSON, and in a withdrawal who withdrew (`by`) what (`withdrawn`); None in
-            settlements, and in entries of earlier versions, whose hashes do not cover this field.
+        details: `Details` as canonical JSON, and in a withdrawal the person (`by`) and the withdrawn release or dataset
+            (`withdrawn`); None in settlements, and in entries of earlier versions, whose hashes do not cover this
+            field.
     """
 
     sequence: int
@@ -169,7 +170,7 @@ def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
 
 
 def finished_draws(chain: Sequence[Entry]) -> set[str]:
-    """The ids of the draws that were settled or withdrawn, which stay so. None of them needs its ephemeral key."""
+    """The ids of settled and withdrawn draws. They stay settled or withdrawn, and do not need their ephemeral keys."""
     return {entry.draw_id for entry in chain if entry.kind in (SETTLE, WITHDRAW)}
 
 
@@ -187,7 +188,7 @@ def settled_draws(chain: Sequence[Entry], dataset: str, release: str) -> tuple[E
 
 
 def find_last_withdrawal(chain: Sequence[Entry], dataset: str, release: str) -> Entry | None:
-    """The withdrawal of a release, if nothing was charged for it since; None otherwise."""
+    """The withdrawal of a release, if there was no charge for it since; None otherwise."""
     own = [entry for entry in chain if (entry.dataset, entry.release) == (dataset, release)]
     return own[-1] if own and own[-1].kind == WITHDRAW else None
 
@@ -224,7 +225,7 @@ def find_breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Where the chain ends.
+    """The end of the chain.
 
     Attributes:
         sequence: the number of the last entry known to be committed; 0 before the first.
@@ -240,7 +241,7 @@ class Anchor:
 
     @property
     def charged(self) -> bool:
-        """Whether the ledger holds an entry, or may hold the one that was announced."""
+        """Whether the ledger has an entry, or may have the announced one."""
         return self.sequence > 0 or self.announced is not None
 
     def seal(self, key: bytes) -> bytes:

@@ -1,11 +1,11 @@
 """Time stamps of the ledger's entries by an outside authority (RFC 3161): requests, storage and verification.
 
-A ledger and its anchor that are set back together look like the earlier state. A time stamp proves that an entry
-existed at a time, and only the authority can make one. It is of the SHA-256 of the 64 hexadecimal digits of the entry's
-hash, which covers all earlier entries, and the authority learns nothing else. No policy is requested. `ledger` decides
-when to request a stamp.
+If a ledger and its anchor are set back together, they look like the earlier state. A time stamp proves that an entry
+existed at a time, and only the authority can make one. The stamp covers the SHA-256 of the 64 hexadecimal digits of the
+entry's hash, which covers all earlier entries. The authority learns only this SHA-256. No policy is requested. `ledger`
+decides when to request a stamp.
 
-Without the settings and without stamps, nothing here imports the library, and verification needs no database.
+Without the settings and without stamps, this module does not import the library, and verification needs no database.
 """
 
 import re
@@ -31,7 +31,7 @@ _SECONDS = 10
 
 
 class ClockError(RefusedError):
-    """A time stamp, the authority's answer or its certificate is not as it must be. The message quotes no server."""
+    """A time stamp, the authority's answer or its certificate is invalid. The message quotes no server."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class TimeStamp:
         sequence: the number of the entry.
         hash: its hash, 64 hexadecimal digits.
         token: the authority's answer in DER (TimeStampResp, RFC 3161); empty if it was not read.
-        time: when the entry existed, by the authority's clock; None if neither a certificate nor `verify` says it.
+        time: when the entry existed, by the authority's clock; None if neither a certificate nor `verify` states it.
         authority: the name of the authority; "" likewise.
     """
 
@@ -63,7 +63,7 @@ def locate(folder: Path, stamp: TimeStamp) -> Path:
 
 
 def list_kept(folder: Path) -> list[TimeStamp]:
-    """The stamps that are kept in a folder, which may be missing, in the order of their entries, without tokens."""
+    """The stamps in a folder, which may be missing, in the order of their entries, without tokens."""
     matches = (_NAME.fullmatch(path.name) for path in folder.glob("*.tsr"))
     return sorted((TimeStamp(int(match[1]), match[2]) for match in matches if match), key=lambda stamp: stamp.sequence)
 
@@ -82,8 +82,9 @@ def ask(address: str, roots: "Sequence[Certificate]", stamp: TimeStamp) -> TimeS
     """A new stamp of an entry, as `verify` returns it, from the authority at an address.
 
     Raises:
-        TransientError: if the authority cannot be reached, also after several tries.
-        ClockError: if it refuses, or its answer is no stamp of this entry for this request by a certified authority.
+        TransientError: if the authority cannot be reached after several tries.
+        ClockError: if the authority refuses, or its answer is not a stamp of this entry for this request by a certified
+            authority.
     """
     from rfc3161_client import HashAlgorithm, TimestampRequestBuilder
 
@@ -123,11 +124,11 @@ def verify(stamp: TimeStamp, roots: "Sequence[Certificate]", nonce: int | None =
     The authority's certificate must have been valid at that time, and be certified by one of the roots.
 
     Args:
-        nonce: the number of the request that the token must answer; None if it is not known any more.
+        nonce: the number of the request that the token must answer; None if it is no longer known.
 
     Raises:
-        ClockError: if the token is not the authority's, not of this entry, or not of the time or authority that the
-            stamp has already.
+        ClockError: if the token is not the authority's, is not of this entry, or has another time or authority than the
+            stamp already has.
     """
     from cryptography.x509 import NameOID, load_der_x509_certificate
     from rfc3161_client import VerificationError, VerifierBuilder, decode_timestamp_response
@@ -138,7 +139,7 @@ def verify(stamp: TimeStamp, roots: "Sequence[Certificate]", nonce: int | None =
         verifier = VerifierBuilder(roots=list(roots), nonce=nonce).build()
         verifier.verify_message(answer, stamp.hash.encode())
         (signer,) = answer.signed_data.signer_infos
-        # If two had the number of the signer's, the library could look at another one than the signature is of.
+        # If two certificates had the signer's number, the library could check another one than the signer's.
         (certificate,) = (
             each
             for each in map(load_der_x509_certificate, answer.signed_data.certificates)
@@ -159,7 +160,7 @@ def verify(stamp: TimeStamp, roots: "Sequence[Certificate]", nonce: int | None =
 
 
 def find_set_back(stamps: Iterable[TimeStamp], entries: "Sequence[Entry]") -> tuple[str, ...]:
-    """For each stamp of an entry that the ledger does not have, or not so, what that shows."""
+    """A sentence for each stamp whose entry is missing or different in the ledger."""
     hashes = [entry.hash for entry in entries]
     return tuple(
         f"the ledger was set back or rebuilt: {stamp}, and the ledger has "

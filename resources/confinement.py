@@ -1,21 +1,21 @@
 """The files that a confined process can open: an allow-list, which the kernel enforces where it can.
 
-On Linux with Landlock (5.13 or newer), the process gives up every access to files that is not on the list, and, from
-Linux 6.7 on, every TCP connection but those that come in at its own port, if it has one; from Linux 6.12 on, it can
-send no signal to other processes than those that it starts. Landlock leaves other sockets open, by which a process of
-the same user, such as that of its desktop, could be asked to open a file or to start a program. On the machines of
-`_MACHINES`, a filter of system calls refuses to make them. The process cannot take any of this back, and neither can
-whatever it starts. On other systems an audit hook of Python refuses the files of the deployment that it must not read;
-that keeps mistakes of Python code out, and not code that means to get around it.
+On Linux with Landlock (5.13 or newer), the process gives up access to all files that are not on the list. From Linux
+6.7 on, it also gives up all TCP connections except incoming ones at its own port, if it has one. From Linux 6.12 on, it
+can send signals only to processes that it starts. Landlock does not restrict other sockets, through which the process
+could ask another process of the same user, such as the desktop, to open a file or to start a program. On the machines
+of `_MACHINES`, a filter of system calls refuses to create such sockets. Neither the process nor the programs that it
+starts can undo these restrictions. On other systems, an audit hook of Python refuses the files of the deployment that
+the process must not read. This hook stops accidents in Python code, not hostile code.
 
-Landlock has no rule that takes a part of an allowed folder away, so `exclude` lists its neighbors instead. A rule
-belongs to the file that had the name when the rule was made, not to the name.
+Landlock has no rule that excludes a part of an allowed folder, so `exclude` lists the neighbors of the part instead. A
+rule applies to the file that had the name when the rule was made, not to the name.
 
-This module imports nothing but the standard library: it is applied before anything else is loaded, because a thread
-that runs already would not be restricted.
+This module imports only the standard library: it is applied before other modules are loaded, because threads that
+already run would not be restricted.
 
-Source: the Linux kernel's documentation, userspace-api/landlock and userspace-api/seccomp_filter; the numbers are those
-of `linux/landlock.h`, `linux/seccomp.h`, `linux/audit.h` and `linux/bpf_common.h`.
+Source: the Linux kernel's documentation, userspace-api/landlock and userspace-api/seccomp_filter; the numbers are from
+`linux/landlock.h`, `linux/seccomp.h`, `linux/audit.h` and `linux/bpf_common.h`.
 """
 
 import ctypes
@@ -40,7 +40,7 @@ _NO_NEW_PRIVILEGES, _SIGNAL_AT_PARENT_END = 38, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
 _TRUNCATE, _DEVICE = 1 << 14, 1 << 15
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""By the version of Landlock that has them first, all rights about files."""
+"""By the first version of Landlock that has them, all rights about files."""
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE
 """The rights that a rule about a single file can give."""
 _READS = _EXECUTE | _READ_FILE | _READ_FOLDER
@@ -52,12 +52,12 @@ _SCOPES, _OF_SIGNALS = 6, 2
 _FILTER_CALLS, _BY_PROGRAM = 22, 2
 _MACHINES = {"x86_64": (0xC000003E, 41, 53), "aarch64": (0xC00000B7, 198, 199)}
 """By machine, its architecture in a filter, and the numbers of the system calls that make a socket, and two of a pair.
-Sockets of a pair reach each other alone if they are of streams; with others, any name can be asked."""
+Stream sockets of a pair reach only each other; other sockets of a pair can reach any name."""
 _RINGS, _OTHER_NUMBERS = 425, 1 << 30
-"""The system call of `io_uring`, which makes sockets too, and the first number of the second set of calls of x86."""
+"""The system call of `io_uring`, which can create sockets too, and the first number of x86's second set of calls."""
 _LOAD, _IS, _IS_AT_LEAST, _MASK, _ANSWER = 0x20, 0x15, 0x35, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _FAMILY, _KIND, _PROTOCOL = 0, 4, 16, 24, 32
-"""Where a filter finds the number of a system call, the architecture, and the first three arguments."""
+"""The positions of a system call's number, architecture and first three arguments in a filter's input."""
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 
 SYSTEM = (
@@ -83,7 +83,7 @@ SYSTEM = (
     "/proc/cpuinfo",
     "/sys/fs/cgroup",
 )
-"""What the libraries of a confined process read of the system."""
+"""The files of the system that the libraries of a confined process read."""
 
 
 class ConfinementError(Exception):
@@ -91,22 +91,22 @@ class ConfinementError(Exception):
 
 
 def find_landlock_version() -> int:
-    """The version of Landlock that the kernel has; 0 if it has none."""
+    """The kernel's version of Landlock; 0 without Landlock."""
     if platform.system() != "Linux":
         return 0
     return max(0, _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ABI)))
 
 
 def confine(readable: Collection[Path], writable: Collection[Path], refused: Collection[Path], port: int | None) -> str:
-    """Give up access to all files but these, for good. Returns in words what holds from now on.
+    """Give up access to all files except these, permanently. Returns the restrictions in words.
 
     Args:
         readable: files and folders that can be read. Those that do not exist are left out.
-        writable: folders in which files can be read, made and removed too.
-        refused: what must not be opened, for systems without Landlock, where everything else stays open.
-        port: the TCP port at which connections may come in; None for none.
+        writable: folders in which files can be read, created and removed.
+        refused: the files that must not be opened, for systems without Landlock, where all other files stay accessible.
+        port: the TCP port for incoming connections; None for none.
 
-    Raises ConfinementError if the kernel has Landlock and refuses the rules, or other threads run already.
+    Raises ConfinementError if the kernel has Landlock and refuses the rules, or if other threads already run.
     """
     version = find_landlock_version()
     if not version:
@@ -134,14 +134,14 @@ def confine(readable: Collection[Path], writable: Collection[Path], refused: Col
 
 
 def end_with_parent() -> None:
-    """Have this process killed when the one that started it has ended, however that happens; only on Linux."""
+    """Have this process killed when its parent process ends for any reason; only on Linux."""
     if platform.system() == "Linux":
         ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENT_END, signal.SIGKILL, 0, 0, 0)
 
 
 def exclude(folders: Collection[Path], left_out: Collection[Path]) -> list[Path]:
-    """Folders and files that cover the same as `folders` but for what lies at or in `left_out`. A folder that contains
-    something to be left out is replaced by everything that is in it now, and so on."""
+    """Folders and files that cover `folders` except the paths at or in `left_out`. A folder that contains such a path
+    is replaced by its present content, recursively."""
     out = [path.resolve() for path in left_out]
     return [path for folder in folders for path in _list_covering(folder.resolve(), out)]
 
@@ -154,7 +154,7 @@ def _list_covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
         return
     with suppress(OSError):
         for child in sorted(path.iterdir()):
-            # A link is not followed: what it leads to may be left out too.
+            # A link is not followed: its target may be left out too.
             if not child.is_symlink():
                 yield from _list_covering(child, out)
 
@@ -183,7 +183,7 @@ def _confine_by_kernel(version: int, readable: Collection[Path], writable: Colle
 
 def _allow(ruleset: int, path: Path, allowed: int) -> None:
     try:
-        # O_PATH opens the name alone, which needs no right to read.
+        # O_PATH opens only the name, which needs no right to read.
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
@@ -197,9 +197,9 @@ def _allow(ruleset: int, path: Path, allowed: int) -> None:
 
 
 def _refuse_sockets(port: int | None) -> bool:
-    """Give up all sockets but those of TCP and UDP, and these too without a port. Returns whether that holds."""
+    """Give up all sockets except TCP and UDP, and without a port these too. Returns whether the restriction applies."""
     architecture, make_socket, make_pair = _MACHINES.get(platform.machine(), (0, 0, 0))
-    # Each with the place to go to if it holds, and if it does not.
+    # Each step ends with its jumps: if its condition holds, and if not.
     pair = [
         (_LOAD, _KIND, "", ""),
         (_MASK, 0xF, "", ""),
@@ -248,7 +248,7 @@ def _call(number: int, *arguments: Any) -> int:
 
 
 def _refuse_in_python(refused: Collection[Path], *allowed: Collection[Path]) -> None:
-    """Refuse to open what lies at or in `refused`, unless it is allowed by name, and to connect to other machines."""
+    """Refuse to open paths at or in `refused`, unless allowed by name, and to connect to other machines."""
     refused_paths = [os.path.realpath(path) for path in refused]
     open_paths = [os.path.realpath(path) for paths in allowed for path in paths]
 

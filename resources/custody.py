@@ -8,7 +8,7 @@ reveal one.
 If a new key replaced a lost one, an old deployment would look like a new one without charges. Therefore a master key is
 made only for a deployment that has no databases, and no tables in a lake, and together with the anchor of the empty
 ledger. `ledger` looks for entries on a server first. Afterwards every use of a key requires that key, anchor, ledger
-and databases are there and belong together. The files are made in this order:
+and databases exist and match. The files are made in this order:
 
 1. the key under a temporary name;
 2. the anchor of the empty ledger, sealed with that key;
@@ -66,7 +66,7 @@ CURRENT = "current"
 """The name of the edition of a record that is the release's current one, which may be among the earlier ones too."""
 
 VERIFYING = ".verifying"
-"""The folder beside the custody's in which a backup is restored once, with a copy of the key."""
+"""The folder beside the custody's in which a backup is restored once to verify it, with a copy of the key."""
 
 _SEALING = "ledger anchor"
 
@@ -95,9 +95,9 @@ class Custody(ConfigurableResource):
 
     Attributes:
         folder: the folder of the key files and the anchor; created with mode 0700 on first use.
-        databases: the folder of the deployment's databases, which show whether the custody is new, lost or another
-            one; empty if no databases depend on these keys.
-        lake: the data paths of the zones in a lake (`Warehouse.lake`), whose tables show it too.
+        databases: the folder of the deployment's databases, which show whether the custody is new, lost or of another
+            deployment; empty if no databases depend on these keys.
+        lake: the data paths of the zones in a lake (`Warehouse.lake`), whose tables show the same.
         variable: the environment variable that holds the master key as 64 hexadecimal digits. If it is set, no master
             key file is read or created.
     """
@@ -111,8 +111,8 @@ class Custody(ConfigurableResource):
         """A key of 32 bytes for one purpose: HKDF-SHA256 (RFC 5869) of the master key, with `purpose` as info.
 
         The first use establishes the custody of a new deployment. Raises CustodyError if the master key is malformed,
-        or its file is exposed or unreadable; or if key, anchor, ledger and databases do not belong together, or one of
-        them is missing.
+        or its file is exposed or unreadable; or if key, anchor, ledger and databases do not match, or one of them is
+        missing.
         """
         return _derive_from(self._master_key(), purpose)
 
@@ -155,21 +155,21 @@ class Custody(ConfigurableResource):
     def keep_sketch(self, sketch: bytes, of: Mapping[str, Any]) -> str:
         """Keep the sketch of a dataset's records, encrypted; return its name, 64 hexadecimal digits.
 
-        The name is an HMAC over the sketch and the versions that it is made of, so that equal names show no more than
-        equal versions. A backup of these files without the master key reveals the number of sketches and their sizes,
-        which distinguish small files from large ones. Raises CustodyError if the file cannot be written.
+        The name is an HMAC over the sketch and the versions of its input, so that equal names reveal no more than equal
+        versions. A backup of these files without the master key reveals the number of sketches and their sizes, which
+        distinguish small files from large ones. Raises CustodyError if the file cannot be written.
         """
         key = self.derive("sketch name")
         name = hmac.new(key, canonicalize(dict(of)) + sha256(sketch).digest(), sha256).digest()
         path = self.private_folder(SKETCHES) / name.hex()
-        # The name follows from the content, so no two contents have a nonce in common. A file that is there already is
-        # written again, because `list_sketches` tells how old it is.
+        # The name follows from the content, so no two contents share a nonce. An existing file is written again,
+        # because `list_sketches` goes by its age.
         content = AESGCM(self.derive("sketch")).encrypt(name[:12], sketch, name)
         keyfiles.write_temporary(path, content).replace(path)
         return name.hex()
 
     def open_sketch(self, name: str) -> bytes | None:
-        """A sketch that was kept; None if its file is missing, or is not the one that has this name."""
+        """A kept sketch; None if its file is missing, or does not match its name."""
         if not name:
             return None
         content = keyfiles.read_file(Path(self.folder) / SKETCHES / _name_file(name))
@@ -190,7 +190,7 @@ class Custody(ConfigurableResource):
         return old - young
 
     def forget_sketch(self, name: str) -> None:
-        """Delete a sketch, if there is one. Raises CustodyError if its file cannot be deleted."""
+        """Delete a sketch, if it exists. Raises CustodyError if its file cannot be deleted."""
         _delete(Path(self.folder) / SKETCHES / _name_file(name))
 
     def record_edition(
@@ -198,7 +198,7 @@ class Custody(ConfigurableResource):
     ) -> None:
         """Record an edition that is about to be published, in place of an earlier publication of it.
 
-        If an earlier publication of it is kept among the earlier editions, the record of that one stays. Only the
+        If an earlier publication of the same edition is kept among the earlier editions, its record stays. Only the
         process that has the folder of the dataset's publications locked may do so. Raises CustodyError as
         `read_editions`, and if the file cannot be written.
         """
@@ -214,7 +214,7 @@ class Custody(ConfigurableResource):
         """The draw and the checksums of every edition of a release by its name, as it was last recorded, and of the
         current one by the name `CURRENT`; empty if none is recorded. Withdrawn editions have no checksums.
 
-        Raises CustodyError if the record cannot be read, was altered, or is that of another release.
+        Raises CustodyError if the record cannot be read, was altered, or belongs to another release.
         """
         path = Path(self.folder) / EDITIONS / f"{dataset}__{release}"
         if (content := keyfiles.read_file(path)) is None:
@@ -234,8 +234,8 @@ class Custody(ConfigurableResource):
         return [(match[1], match[2]) for path in paths if (match := _RECORD_FILE.fullmatch(path.name))]
 
     def forget_editions(self, dataset: str, release: str) -> None:
-        """Keep of the record of a release that is withdrawn only which draw had which number, because no other may have
-        it; and nothing of an altered one. Raises CustodyError if its file cannot be deleted or written."""
+        """Reduce the record of a withdrawn release to the numbers of its draws, because no other draw may get them;
+        delete an altered record. Raises CustodyError if its file cannot be deleted or written."""
         try:
             editions = self.read_editions(dataset, release)
         except CustodyError:
@@ -265,9 +265,9 @@ class Custody(ConfigurableResource):
     def open_key(self, draw_id: str, mode: CustodyMode, committed: str) -> bytes:
         """The key of a draw that has been charged, 32 bytes. This method never makes a key.
 
-        `committed` is the commitment in the draw's reservation. There is no way to a draw's key without it. Raises
-        CustodyError if the key is not the one that was committed to, if it was ephemeral and is gone, or if a key file
-        is malformed or exposed.
+        `committed` is the commitment in the draw's reservation. A draw's key cannot be opened without it. Raises
+        CustodyError if the key does not match the commitment, if it was ephemeral and is gone, or if a key file is
+        malformed or exposed.
         """
         escrowed = CustodyMode(mode) is CustodyMode.ESCROWED
         key = self._derive_draw_key(draw_id) if escrowed else keyfiles.read_key(self._locate_ephemeral_key(draw_id))
@@ -284,10 +284,10 @@ class Custody(ConfigurableResource):
         return key
 
     def forget(self, draw_id: str) -> None:
-        """Delete a draw's ephemeral key, if there is one. `ledger` knows which draws need theirs no more.
+        """Delete a draw's ephemeral key, if it exists. `ledger` decides which draws no longer need theirs.
 
-        The file is unlinked. Copies kept by a file system or a backup remain: put the folder of an ephemeral custody
-        on storage that keeps none. Raises CustodyError if the file cannot be deleted.
+        The file is unlinked. Copies kept by a file system or a backup remain: put the folder of an ephemeral custody on
+        storage without copies. Raises CustodyError if the file cannot be deleted.
         """
         _delete(self._locate_ephemeral_key(draw_id))
 
@@ -296,7 +296,7 @@ class Custody(ConfigurableResource):
         return Path(self.folder).with_name(VERIFYING)
 
     def forget_copies(self) -> None:
-        """Remove what backups that were killed left beside the custody: copies of keys and of the databases."""
+        """Remove the copies of keys and databases that killed backups left beside the custody."""
         if self.verifying.is_dir():
             sweep(self.verifying)
             with suppress(OSError):
@@ -342,10 +342,10 @@ class Custody(ConfigurableResource):
         return pair[0]
 
     def _find_key(self) -> tuple[bytes, Anchor] | None:
-        """The master key and the anchor, which belong together and to the databases; None in a new deployment.
+        """The master key and the anchor, which match each other and the databases; None in a new deployment.
 
-        It checks the files in the reverse of the order in which they are made, so that a process that is just making
-        them does not seem to have lost some.
+        The files are checked in the reverse order of their creation, so that files that another process is just making
+        do not seem lost.
         """
         data = [name for name in (Zone.CONFIDENTIAL.database, Zone.LEDGER.database) if self._has_data(name)]
         tie = self._read_tie()
@@ -383,7 +383,7 @@ class Custody(ConfigurableResource):
         return key, anchor
 
     def _recover(self, sealed: bytes) -> bytes:
-        """The master key whose file has not got its final name yet, because its process was killed."""
+        """The master key in a file without its final name, because its process was killed."""
         path = Path(self.folder) / MASTER
         for temporary in keyfiles.list_temporaries(path):
             with suppress(CustodyError):
@@ -391,19 +391,20 @@ class Custody(ConfigurableResource):
                 if key and unseal(sealed, _derive_from(key, _SEALING)):
                     keyfiles.link_new(temporary, path)
                     return key
-        # Its process, or another one, may just have given it that name.
+        # Its process, or another one, may just have given it the final name.
         if key := keyfiles.read_key(path):
             return key
         raise self._explain(f"{ANCHOR} exists, but {MASTER}, with which it was sealed, is missing")
 
     def _make(self) -> None:
-        """Make the anchor of the empty ledger and, unless it is given, the key. `_recover` names the key's file."""
+        """Make the anchor of the empty ledger and, unless it is given, the key. `_recover` gives the key's file its
+        final name."""
         folder, given_key = self.private_folder(), self._read_given_key()
         key = given_key or secrets.token_bytes(KEY_BYTES)
         temporary = None if given_key else keyfiles.write_temporary(folder / MASTER, keyfiles.format_key(key))
         anchor = keyfiles.write_temporary(folder / ANCHOR, Anchor().seal(_derive_from(key, _SEALING)))
         if not keyfiles.link_new(anchor, folder / ANCHOR) and temporary:
-            # Another process was first, and its key is the one.
+            # Another process was first, and its key counts.
             temporary.unlink(missing_ok=True)
 
     def _tie_databases(self, key: bytes) -> None:
@@ -472,7 +473,7 @@ def _name_file(draw_id: str) -> str:
 
 def _delete(path: Path) -> None:
     try:
-        # A process that was killed while it made the file may have left a second name for it.
+        # A process that was killed while making the file may have left a second name for it.
         for name in (path, *keyfiles.list_temporaries(path)):
             name.unlink(missing_ok=True)
         keyfiles.flush_folder(path.parent)

@@ -19,7 +19,7 @@ from resources.arrays import read_texts
 from resources.machine import count_cores
 
 LARGE = 100_000
-"""The rows from which a table is large: DuckDB would take longer to add up its digests."""
+"""The number of rows from which a table is large: DuckDB would take longer to add up its digests."""
 
 ROWS_HASHED = 100_000
 """The number of rows of a large table that are in memory at a time while it is hashed."""
@@ -43,7 +43,7 @@ def hash_content(content: object, key: bytes | None) -> str:
 
 
 def count_rows_at_a_time(columns: int) -> int:
-    """How many rows of so many columns are in memory at a time while their values are hashed."""
+    """The number of rows, of so many columns, in memory at a time while their values are hashed."""
     return min(ROWS_HASHED, max(1, _VALUES_HASHED // columns))
 
 

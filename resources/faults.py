@@ -1,6 +1,6 @@
-"""What is left of faults: of errors that are not our own, kind and trace, and never the message; of a crash, no memory.
+"""Reports of faults: a foreign error keeps its kind and trace, never its message, and a crash leaves no memory on disk.
 
-A message of a library or a server may quote a value, a key or a password. Refusals, whose sentences are our own, are in
+A message of a library or a server may quote a value, a key or a password. Refusals, with our own messages, are in
 `mechanisms.refusal`.
 """
 
@@ -32,22 +32,22 @@ _OURS = ("mechanisms", "assets", "resources", "orchestration", "stirred")
 
 
 class FaultError(Exception):
-    """An unexpected error, a fault in the code. It has the trace of that error, but not its message."""
+    """An unexpected error, a fault in the code. It has the original error's trace, but not its message."""
 
 
 def forbid_core_files() -> None:
-    """Have this process, and all that it starts, leave no core file when they crash: their memory has records and keys.
+    """Prevent core files of this process and the processes that it starts: their memory has records and keys.
 
-    The soft limit is 1 byte, and not 0. Linux writes no file as small as that, and 1 is also the one limit with which
-    it gives the memory to no program either. Such a program, which distributions and the hosts of containers have, may
-    keep it whatever another limit says (core(5)).
+    The soft limit is 1 byte, not 0. Linux writes no file that small, and only with the limit 1 does it not pass the
+    memory to a crash handler either. With any other limit, such a handler, which distributions and container hosts
+    have, may store the memory (core(5)).
     """
     _, most = getrlimit(RLIMIT_CORE)
     setrlimit(RLIMIT_CORE, (1 if most else 0, most))
 
 
 def name_error(error: BaseException) -> str:
-    """The kind of an error, and its cause if it is one of the few above; never its own message."""
+    """The kind of an error, and its cause if that is listed above; never its own message."""
     text = str(error)
     causes = [words for part, words in OF_CERTIFICATES.items() if part in text]
     causes += [cause for cause in _CAUSES if cause in text]
@@ -57,7 +57,7 @@ def name_error(error: BaseException) -> str:
 def conceal(error: Exception) -> FaultError:
     """The fault to raise, `from None`, instead of an unexpected error.
 
-    The message of an error that is defined in this project, such as one of a mechanism, is our own sentence and stays.
+    The message of an error defined in this project, such as a mechanism's, is our own and stays.
     """
     if type(error).__module__.split(".")[0] in _OURS:
         words = f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""Instances of DuckDB that a session leaves with nothing in them, for the next session of this process.
+"""Empty instances of DuckDB that a session leaves for the next session of this process.
 
-A new instance takes 20 ms of processor time, a third of what the stages of a small release take. An attached database
-takes one.
+A new instance takes 20 ms of processor time, a third of what the stages of a small release take. Attaching a database
+takes 1 ms.
 """
 
 import atexit
@@ -21,14 +21,14 @@ _MOST = 4
 """The number of instances that wait for a session: those of the zones that a stage and its gates read and write."""
 
 LARGEST = 48 << 20
-"""Bytes of databases after which an instance is closed, because it keeps hundreds of megabytes that it has freed."""
+"""The bytes of databases above which an instance is closed, because it holds on to hundreds of freed megabytes."""
 
 _ATTACHED = SQL("warehouse/attached", "SELECT database_name, path FROM duckdb_databases() WHERE path IS NOT NULL")
 _USE = SQL("warehouse/use", "USE {{ alias }}")
 _SPILLS_INTO = SQL("warehouse/spills_into", "SELECT current_setting('temp_directory')")
 
 _MEMORY, _OTHER = quote("memory"), quote("other memory")
-"""DuckDB's own database in memory, in which a statement makes what it names no place for, and its substitute."""
+"""DuckDB's own in-memory database, in which statements create objects by default, and its substitute."""
 
 Connections = list[duckdb.DuckDBPyConnection]
 
@@ -40,7 +40,7 @@ _lock = Lock()
 def borrow_instance(
     settings: Hashable, open_instance: Callable[[ExitStack], Connections]
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to an instance with nothing attached, which no other session has.
+    """A connection to an instance without attached databases, which no other session uses.
 
     The connection is closed at the end, with all that belongs to it, such as temporary tables and prepared statements.
     The instance waits for another session if the block ends without an error, its databases are small and can be
@@ -48,16 +48,16 @@ def borrow_instance(
     types or macros by then, is replaced by an empty one.
 
     Args:
-        settings: what an instance is opened with; only sessions with the same settings have it one after the other.
-        open_instance: opens an instance, and returns connections to it, one for each session. They are closed, with
-            what else belongs to the instance, when the stack is closed.
+        settings: the settings of an instance; only sessions with the same settings reuse it.
+        open_instance: opens an instance, and returns connections to it, one for each session. Closing the stack closes
+            them and all other resources of the instance.
     """
-    # A process that was forked has the instances of its parent without their threads.
+    # A forked process has the instances of its parent without their threads.
     key = (os.getpid(), settings)
     with _lock:
         connections, opened = _waiting.pop(key, (None, ExitStack()))
     if connections and not Path(connections[-1].execute(render(_SPILLS_INTO)).fetchall()[0][0]).exists():
-        # Such as a cleaner removes what is old in `/tmp`.
+        # For example, a cleaner removes old files in `/tmp`.
         opened.close()
         connections = None
     with ExitStack() as closing:
@@ -91,7 +91,7 @@ def _detach_all(connection: duckdb.DuckDBPyConnection, following: duckdb.DuckDBP
         _attach_memory(following, _MEMORY)
         return True
     except (duckdb.Error, OSError):
-        # Such as a full disk, so that the log stays, as if the instance were closed.
+        # For example on a full disk, so that the log stays, as if the instance were closed.
         return False
 
 
@@ -101,7 +101,7 @@ def _attach_memory(connection: duckdb.DuckDBPyConnection, alias: Fragment) -> No
 
 def _wait(key: tuple[int, Hashable], connections: Connections, opened: ExitStack) -> None:
     with _lock:
-        # There may be one already, of a session beside this one.
+        # Another session may have left one already.
         surplus = [_waiting.pop(key)] if key in _waiting else []
         _waiting[key] = connections, opened
         own = [each for each in _waiting if each[0] == os.getpid()]

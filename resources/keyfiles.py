@@ -1,6 +1,6 @@
 """Files of the custody: how a key file is checked and read, and how any of its files is written whole and durably.
 
-Which files there are, and when they are made, is in `custody`.
+`custody` decides which files exist, and when they are made.
 """
 
 import os
@@ -20,7 +20,7 @@ class CustodyError(RefusedError):
 
 
 def parse(text: str) -> bytes | None:
-    """The key that 64 hexadecimal digits stand for; None if the text is anything else."""
+    """The key of 64 hexadecimal digits; None for any other text."""
     return bytes.fromhex(text) if re.fullmatch(f"[0-9a-fA-F]{{{2 * KEY_BYTES}}}", text) else None
 
 
@@ -84,7 +84,7 @@ def make_key(path: Path) -> bytes:
 def write_temporary(path: Path, content: bytes) -> Path:
     """Write a file of mode 0600 durably under a temporary name beside `path`; return that name.
 
-    Raises CustodyError if the file cannot be written; nothing is left of it.
+    Raises CustodyError if the file cannot be written, and then leaves no file.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -123,7 +123,7 @@ def list_temporaries(path: Path) -> list[Path]:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file of mode 0600 in place of the one that has its name; readers see one or the other.
+    """Write a file of mode 0600 in place of the file with its name; readers see either the old or the new file.
 
     Only one process at a time may do so. If it is killed, the next one overwrites the remains. Raises CustodyError if
     the file cannot be written.

@@ -1,11 +1,11 @@
 """A zone kept in a lake: Parquet files in a folder or on an S3 server, and their catalog in a PostgreSQL database.
 
-This module creates and attaches such a zone with DuckLake, and deletes what was replaced in it. Each zone has a catalog
-of its own. libpq finds it, and the role that opens it, as the service `stirred_<zone>` in the environment of the
+This module creates and attaches such a zone with DuckLake, and deletes replaced data in it. Each zone has a catalog of
+its own. libpq finds the catalog, and the role that opens it, as the service `stirred_<zone>` in the environment of the
 process (`PGSERVICEFILE`, `PGPASSFILE`), so no password passes through here, DuckDB, or a message.
 
 The catalog is as confidential as the zone: it holds the keys of the files, and minima and maxima of columns. Files of
-the confidential zone are encrypted, so the files alone show nothing. No row is in the catalog.
+the confidential zone are encrypted, so they are unreadable without the catalog. No row of a table is in the catalog.
 
 Several processes can write different tables at once. If two write the same table, the second one fails as a whole.
 """
@@ -35,12 +35,12 @@ from resources.storage import (
 _LAKE_CATALOG = SQL("warehouse/lake_catalog", "ATTACH {{ catalog }} AS {{ alias }} (TYPE postgres, READ_ONLY)")
 _LAKE_CLEAN = SQL("warehouse/lake_clean", "FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)")
 _LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ zone }}, versions => {{ versions }})")
-# Files that no catalog has an entry of, and that are older than `age` seconds.
+# Files without an entry in any catalog that are older than `age` seconds.
 _LAKE_ORPHANS = SQL(
     "warehouse/lake_orphans", "FROM ducklake_delete_orphaned_files({{ zone }}, older_than => now() - to_seconds($age))"
 )
 _ABANDONED = timedelta(days=1)
-"""The age from which a file without an entry in the catalog is no longer one that a process is about to enter."""
+"""The age from which a file without an entry in the catalog counts as abandoned, not as about to be entered."""
 
 _NO_CATALOG = "creating a new DuckLake is explicitly disabled"
 _CREATED_AT_ONCE = "Failed to initialize DuckLake"
@@ -52,7 +52,7 @@ class LakeZone(Storage):
     """One zone in a lake.
 
     Attributes:
-        data: where its Parquet files lie: a folder, or `s3://bucket/prefix`. It ends with a slash.
+        data: the place of its Parquet files: a folder, or `s3://bucket/prefix`. It ends with a slash.
         patience: the number of seconds to wait while another process creates the catalog.
     """
 
@@ -84,7 +84,7 @@ class LakeZone(Storage):
         return self.data.startswith("s3://")
 
     def holds(self, session: OpenSession) -> bool:
-        """Whether anything has been written to the zone. Raises WarehouseError if the catalog cannot be opened."""
+        """Whether the zone was ever written. Raises WarehouseError if the catalog cannot be opened."""
         try:
             with session(reads=[self.zone]):
                 return True
@@ -92,17 +92,19 @@ class LakeZone(Storage):
             return False
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
-        """Attach the zone; to read it, in its present state, which later writers do not change.
+        """Attach the zone; for reading, in its present state, unaffected by later writers.
 
         Raises TransientError if its server cannot be reached, and WarehouseError if the catalog cannot be opened or
-        created; if it is open to other roles than its owner, or if it is confidential, to its server's log; if it
-        computes what it shows; if it belongs to files elsewhere, or to files of the confidential zone that are not
-        encrypted; or if users other than the owner have any access to a folder of files.
+        created; if it is open to other roles than its owner, or if it is confidential, to its server's log; if it has a
+        view, policy, function, operator, type or search path that DuckLake did not make; if it belongs to files
+        elsewhere, or to files of the confidential zone that are not encrypted; or if users other than the owner have
+        any access to a folder of files.
         """
         if not self.on_network:
             self._keep_folder(create=not read_only)
         connection.execute(render("warehouse/lake_retries"))
-        # To read, the catalog alone comes first, in half the time: it tells the state to attach the lake at.
+        # For reading, only the catalog is attached first, in half the time: it has the state at which to attach the
+        # lake.
         self._attach(connection, read_only=read_only, alone=read_only)
         try:
             state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self.catalog)}))
@@ -132,7 +134,7 @@ class LakeZone(Storage):
             self._attach_instead(connection, snapshot)
 
     def compact(self, session: OpenSession, age: timedelta) -> Removal:
-        """Delete the files, and the entries and keys in the catalog, of what was replaced or dropped before `age`.
+        """Delete the files, and the catalog's entries and keys, of data replaced or dropped more than `age` ago.
 
         Files of writers that were killed are deleted too, if they are at least a day old.
         """
@@ -161,7 +163,8 @@ class LakeZone(Storage):
             raise WarehouseError(f"{folder} cannot be written ({error.strerror})") from None
 
     def _attach_instead(self, connection: duckdb.DuckDBPyConnection, snapshot: int = -1) -> None:
-        """Attach the lake to be read, instead of its catalog alone. Raises NothingWrittenError if there is none yet."""
+        """Attach the lake for reading, in place of its catalog alone. Raises NothingWrittenError if there is no lake
+        yet."""
         connection.execute(render(DETACH, {"alias": quote(self.catalog)}))
         self._attach(connection, read_only=True, snapshot=snapshot)
 
@@ -197,7 +200,8 @@ class LakeZone(Storage):
 
 
 def _explain(error: duckdb.Error) -> str:
-    """Why DuckLake cannot attach a catalog, without its message, which quotes the connection string, host and role."""
+    """Why DuckLake cannot attach a catalog, without DuckLake's message, which quotes the connection string, host and
+    role."""
     message = str(error)
     if "does not match existing data path" in message:
         return "its files lie elsewhere. Set the data path that it was created with"
