@@ -1,6 +1,6 @@
 """Empty instances of DuckDB that a session leaves for the next session of this process.
 
-A new instance takes 20 ms of processor time, a third of what the stages of a small release take. Attaching a database
+A new instance takes 20 ms of processor time, a third of the time of a small release's stages. Attaching a database
 takes 1 ms.
 """
 

@@ -1,20 +1,20 @@
-"""The budget ledger: which draws were charged, under which DP specification, and which were settled.
+"""The budget ledger: the charged draws with their DP specifications, and their settlements.
 
-This module decides what is appended, keeps the anchor, and enforces the cap. Entries and their chaining are in `chain`,
-their storage in a file or a server in `ledger_storage`, keys in `custody`, and the composition of losses in
+This module decides which entries are appended, keeps the anchor, and enforces the cap. Entries and their chaining are
+in `chain`, their storage in a file or a server in `ledger_storage`, keys in `custody`, and the composition of losses in
 `mechanisms.accounting`.
 
 The order is write-ahead: reserve, draw, settle. A reservation counts from the moment it is committed, whether or not
-the draw follows. A run that is killed at any point therefore leaves either no reservation or one that counts.
+the draw follows. A run that is killed at any point therefore leaves either no reservation or a reservation that counts.
 
 A draw has an ephemeral key from its reservation to its settlement or withdrawal. The key is made and deleted while no
 other process can read or append. A process that reads a settlement therefore finds no key of that draw, unless a
 process was killed in between. `forget_keys` deletes keys that such processes left.
 
 At any moment the chain must end either at the anchor's head or at the entry that the anchor announces, which is written
-*before* the entry is committed; the ledger refuses anything else. The anchor cannot reveal that it was itself restored
-to an earlier state together with the database: someone who can write to both can roll both back. Time stamps of an
-outside authority can (`clock`): the chain must have every entry of which one is kept.
+*before* the entry is committed; otherwise, the ledger refuses all requests. The anchor cannot reveal that it was
+restored to an earlier state together with the database: an attacker who can write to both can roll both back. Time
+stamps of an outside authority can (`clock`): the chain must have every entry with a stamp.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ from resources.storage import BusyError, TransientError
 from resources.warehouse import Session, Warehouse, WarehouseError
 
 _READINGS = 100
-"""How often a ledger is read anew that others append to meanwhile."""
+"""How often a ledger is read again if other processes append to it meanwhile."""
 
 _NOTHING = Decimal(0).scaleb(-DECIMALS)
 _MOVED = (
@@ -75,10 +75,11 @@ class LedgerError(RefusedError):
 
 
 class CapExceeded(LedgerError):  # noqa: N818 - the domain's term for this refusal
-    """A charge does not fit under its population's cap, as an infinite one never does; nothing was charged.
+    """A charge does not fit under its population's cap, which an infinite charge never does. The ledger did not charge
+    it.
 
     Attributes:
-        verdict: the end of a sentence that begins with the charge, without the price and without what remains, such as
+        verdict: the end of a sentence that begins with the charge, without the price and the rest of the cap, such as
             " does not fit under the cap of ρ = 3".
     """
 
@@ -88,13 +89,13 @@ class CapExceeded(LedgerError):  # noqa: N818 - the domain's term for this refus
 
 
 class PopulationError(LedgerError):
-    """A dataset, or its content, was charged to another population, or is declared public or synthetic and was charged
-    as a confidential one; nothing was charged."""
+    """A dataset, or its content, was charged to another population, or is declared public or synthetic but was charged
+    as confidential. The ledger did not charge the draw."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The ledger as it was read at one moment.
+    """The ledger as read at one moment.
 
     Every method raises LedgerError if it is not intact.
 
@@ -127,7 +128,7 @@ class Reading:
         Args:
             cap: the result has its output premetric, and its δ if it has one.
             through: the last sequence number that counts; None for all entries.
-            also: what is counted as if it were charged too.
+            also: specifications to count as if they were charged too.
 
         Raises:
             DoesNotCompose: if a charge cannot be stated in that output premetric.
@@ -150,8 +151,8 @@ class Reading:
         details: Details,
         unbounded_releases: bool = False,
     ) -> Details:
-        """Refuse a new charge as `Ledger.reserve` does, with the same errors. Return the details to record, which have
-        the bound of all charges if the cap is on their curve."""
+        """Refuse a new charge as `Ledger.reserve` does, with the same errors. Return the details to record, with the
+        bound of all charges if the cap is on their curve."""
         self.require_never_confidential(dataset, details)
         if details.public:
             return details
@@ -171,7 +172,7 @@ class Reading:
 
     def require_fit(self, population: str, release: str, specification: Specification, cap: Loss) -> Loss:
         """Refuse a further finite charge that does not fit under a cap, with the price in one sentence. Return the
-        total with it.
+        total including it.
 
         Args:
             release: the release, as `dataset/release`.
@@ -215,22 +216,24 @@ class Reading:
         return list(_list_reservations(self.require_intact()[:through], population))
 
     def find_public_words(self, dataset: str, details: Details) -> str:
-        """Why these records, from the same source, are public, as an earlier draw was authorized; "" if none was."""
+        """Why these records, from the same source, are public, in the words of an earlier authorization; "" if there is
+        none."""
         for entry in self.require_intact():
             known = entry.parse_details()
             if (entry.kind, entry.dataset, known.public) == (RESERVE, dataset, details.public):
                 words = known.authorization.get(PUBLIC_BECAUSE, "")
                 others = set(details.contents).difference(known.contents)
-                # Either the CEF has another version, or one of its files: the others alone are not the same records.
+                # At most one of several versions, of the CEF or of a file, may differ: otherwise, the records are not
+                # the same.
                 if words and len(others) < min(2, len(set(details.contents))):
                     return words
         return ""
 
     def require_never_confidential(self, dataset: str, details: Details) -> None:
-        """Raise PopulationError if a dataset that is declared public or synthetic was charged as a confidential one, or
-        records of the same content, or, if it is synthetic, others of its population.
+        """Raise PopulationError if a dataset that is declared public or synthetic was charged as confidential, or so
+        were records of the same content or, if it is synthetic, other records of its population.
 
-        What was charged is never public. Of earlier entries, none says whether its records were synthetic.
+        Charged records are never public. Entries of earlier versions do not state whether their records were synthetic.
         """
         if not (details.public or details.synthetic):
             return
@@ -281,8 +284,8 @@ class Ledger(ConfigurableResource):
         warehouse: the warehouse; without a server, its zone `ledger` has the entries.
         custody: the keys and the anchor.
         on_server: whether the entries are in the PostgreSQL server that libpq's environment names. `move_to_server`
-            brings them there first, also those of a new deployment, which has none.
-        kept: whether this process keeps a ledger on a server as it is (`keep_unchanged`) while it reads it.
+            must move them first, even in a new deployment, which has none.
+        kept: whether this process keeps a ledger on a server unchanged (`keep_unchanged`) while reading it.
         time_authority: the address of the authority that stamps the last entry; empty if none does.
         time_authority_root: the file of its root certificate.
     """
@@ -305,29 +308,30 @@ class Ledger(ConfigurableResource):
         details: Details | None = None,
         unbounded_releases: bool = False,
     ) -> Entry:
-        """Charge a draw to its population before anything is drawn. Repeated calls charge it only once.
+        """Charge a draw to its population before it is made. Repeated calls charge it only once.
 
         Args:
             draw_id: from `Custody.draw_id`.
-            specification: what the draw will satisfy; its loss is the charge.
+            specification: the DP specification of the draw; its loss is the charge.
             mode: the custody of the draw's key, to which a new reservation commits. A refused charge makes no key.
             cap: the upper bound on the composition of all reservations of the population, in the cap's output
                 premetric, compared exactly; None for no cap. It does not apply to a draw that has already been charged.
-            details: what else is recorded, above all the population; by default it has the name of the dataset.
+            details: the other facts to record, above all the population; by default, the population has the name of the
+                dataset.
             unbounded_releases: whether a charge may have an infinite loss, which fits under no cap. If so, it is
-                recorded beside the others, and the cap bounds these alone.
+                recorded beside the finite charges, and the cap bounds only these.
 
         Returns:
-            The reservation: a new one, or the one that this draw already has.
+            The draw's reservation, new or existing.
 
         Raises:
             CapExceeded: if the charge does not fit under the cap, cannot be stated in the cap's output premetric, or is
                 infinite and not allowed.
-            PopulationError: if the dataset was charged to another population, or its content, or records that resemble
-                its own and of which the authorization does not say in words that they are about different people. If
-                it is public: if it was ever charged, or its content, or records that resemble its own, or no
-                authorization says in words why it is public. If it is synthetic: if it was charged as a confidential
-                one, or its content, or others of its population.
+            PopulationError: if the dataset, its content, or records that resemble its own were charged to another
+                population; for such records, unless the authorization explains in words that they are about different
+                people. If the dataset is public: if it, its content, or records that resemble its own were ever
+                charged, or no authorization explains in words why it is public. If it is synthetic: if it, its content,
+                or other records of its population were charged as confidential.
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
             CustodyError: if a key file is malformed or exposed.
         """
@@ -363,10 +367,10 @@ class Ledger(ConfigurableResource):
             return reservation
 
     def require_synthetic(self, dataset: str, details: Details) -> None:
-        """Refuse to show or to use records without a charge that are declared synthetic, but were charged as
-        confidential ones, or resemble such records. Records that were charged as synthetic were compared then.
+        """Refuse to show or use, without a charge, records that are declared synthetic but were charged as
+        confidential, or that resemble such records. Records charged as synthetic were compared at that time.
 
-        Raises PopulationError; and LedgerError if the ledger is not intact, or the own sketch is missing.
+        Raises PopulationError; and LedgerError if the ledger is not intact, or the records' own sketch is missing.
         """
         reading = self.read()
         reading.require_never_confidential(dataset, details)
@@ -378,12 +382,13 @@ class Ledger(ConfigurableResource):
     def find_resemblance(
         self, reading: Reading, dataset: str, details: Details, *, only_confidential: bool = False
     ) -> str:
-        """Why records seem to be about people who were charged to other populations, all of them or those that were
-        charged as confidential ones; "" if they do not.
+        """Why records seem to be about people charged to other populations, compared with all charged records or only
+        with those charged as confidential; "" if they do not.
 
-        How many are in both is not said: that would be an exact number of confidential records, which nobody charged.
+        The message omits the number of records in both: it would be an exact count of confidential records without a
+        charge.
 
-        Earlier entries without a sketch are not compared. Raises LedgerError if the own sketch is missing.
+        Earlier entries without a sketch are not compared. Raises LedgerError if the records' own sketch is missing.
         """
         others = {}
         for entry in reading.require_intact():
@@ -423,7 +428,7 @@ class Ledger(ConfigurableResource):
     def settle(self, draw_id: str, output_version: str) -> Entry:
         """Record that a reserved draw was made, with the version of its output, and delete its ephemeral key.
 
-        Settling twice changes nothing.
+        Settling again has no effect.
 
         Raises LedgerError if the ledger is not intact, the draw is not reserved or was withdrawn, or it is already
         settled with another output version, which the same key and the same inputs cannot produce.
@@ -443,10 +448,10 @@ class Ledger(ConfigurableResource):
             return settled
 
     def confirm(self) -> None:
-        """Anchor the last entry, if a run was killed after it had appended it and before it anchored it.
+        """Anchor the last entry, if a run was killed between appending and anchoring it.
 
-        Until then, whoever can write the ledger could take the entry away unnoticed. So nothing is drawn before. Raises
-        LedgerError if the ledger is not intact.
+        Until then, an attacker who can write the ledger could remove the entry unnoticed. So no draw is made before.
+        Raises LedgerError if the ledger is not intact.
         """
         anchor = self.custody.anchor()
         if anchor and anchor.announced:
@@ -456,9 +461,8 @@ class Ledger(ConfigurableResource):
     def withdraw(self, dataset: str, release: str | None, by: str) -> tuple[Entry, ...]:
         """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
 
-        Their ephemeral keys are deleted, with all copies that killed backups left.
-        Return the withdrawals of all these draws; earlier ones are not repeated. Raises LedgerError if the ledger is
-        not intact.
+        The draws' ephemeral keys are deleted, with all copies that killed backups left. Return the withdrawals of all
+        these draws; earlier ones are not repeated. Raises LedgerError if the ledger is not intact.
         """
         withdrawn = f"release {dataset}/{release}" if release else f"dataset {dataset}"
         with self._open_to_append() as (open_ledger, reading):
@@ -478,9 +482,9 @@ class Ledger(ConfigurableResource):
 
     def forget_keys(self) -> tuple[str, ...]:
         """Delete the ephemeral keys of settled and withdrawn draws that killed processes left; return the draws' ids.
-        All copies of keys and databases that killed backups left go too.
+        All copies of keys and databases that killed backups left are deleted too.
 
-        The key of every other draw stays: the draw may still be made, or another process makes it now. Raises
+        The key of every other draw stays: the draw may still be made, or another process is making it. Raises
         LedgerError if there are keys and the ledger is not intact, and CustodyError if a key cannot be deleted.
         """
         self.custody.forget_copies()
@@ -491,9 +495,9 @@ class Ledger(ConfigurableResource):
         return tuple(left)
 
     def stamp_head(self) -> clock.TimeStamp | None:
-        """The time stamp of the last entry, for which the authority is asked once; None if there is no authority.
+        """The time stamp of the last entry, requested once from the authority; None without an authority.
 
-        Nothing is locked while the authority is asked. A stamp that is kept is never replaced.
+        No lock is held during the request. A stored stamp is never replaced.
 
         Raises:
             LedgerError: if the ledger is not intact.
@@ -531,7 +535,7 @@ class Ledger(ConfigurableResource):
         return Reading((), problems)
 
     def examine(self) -> Reading:
-        """As `read`, but a ledger that cannot be read is one with a problem. Raises TransientError as `read`."""
+        """As `read`, but an unreadable ledger becomes a reading with a problem. Raises TransientError as `read`."""
         try:
             return self.read()
         except WarehouseError as error:
@@ -546,14 +550,15 @@ class Ledger(ConfigurableResource):
         return self.examine().problems
 
     def move_to_server(self) -> int:
-        """Move a deployment's ledger from its file to the server, entry by entry. Only the server's continues then.
+        """Move a deployment's ledger from its file to the server, entry by entry. Afterwards, only the server's ledger
+        continues.
 
-        If this is interrupted, either ledger continues, and never both: the anchor says which. Repeat it then. Return
-        the number of entries, which are the same as before in all fields and hashes.
+        If the move is interrupted, the anchor determines which of the two ledgers continues, never both. Repeat the
+        move then. Return the number of entries, which are the same as before in all fields and hashes.
 
         Raises:
             LedgerError: if this ledger is not `on_server`, if either ledger is not intact, if the server has entries
-                that are not the first of the file, or if it has entries and the custody is lost.
+                that are not the first of the file, or if the server has entries and the custody is lost.
             StorageError: if the server refuses an entry.
         """
         if not self.on_server:
@@ -591,10 +596,11 @@ class Ledger(ConfigurableResource):
 
     @contextmanager
     def keep_unchanged(self) -> Iterator[None]:
-        """Keep the anchor unchanged, and every process from appending to a ledger on a server, until the block ends.
+        """Keep the anchor unchanged, and keep all processes from appending to a ledger on a server, until the block
+        ends.
 
-        Inside the block, this process reads it as one that is `kept`, which does not wait behind one that appends next.
-        Raises LedgerError if the server's role may not, as that of an auditor.
+        Inside the block, this process reads the ledger as `kept`, without waiting behind the next process that appends.
+        Raises LedgerError if the server's role may not do so, such as an auditor's.
         """
         with self._open() as open_ledger:
             if not open_ledger.locked:
@@ -605,7 +611,7 @@ class Ledger(ConfigurableResource):
         if not self.on_server:
             return open_file(self.warehouse, to_append=to_append)
         try:
-            # Here, so that a deployment on files needs no driver for PostgreSQL.
+            # Imported here, so that a deployment on files needs no driver for PostgreSQL.
             from resources.ledger_server import open_server
         except ImportError:
             raise LedgerError("a ledger on a server needs psycopg: install Stirred with the extra cluster") from None
@@ -632,12 +638,12 @@ class Ledger(ConfigurableResource):
             reading = self._load(open_ledger, self.on_server)
             head = replace(_make_anchor(reading.require_intact()), on_server=self.on_server)
             if self.custody.anchor() != head:
-                # A run was killed after it announced an entry, before or after it committed it.
+                # A run was killed after announcing an entry, before or after committing it.
                 self.custody.set_anchor(head)
             yield open_ledger, reading
 
     def _load(self, open_ledger: OpenLedger, on_server: bool) -> Reading:
-        # First: other processes may append an entry, and have it stamped.
+        # Stamps come first: other processes may append an entry, and have it stamped.
         stamps = clock.list_kept(self.custody.time_stamps)
         anchored = self._read_anchor(on_server)
         for _ in range(_READINGS):
@@ -664,7 +670,8 @@ class Ledger(ConfigurableResource):
         announced = replace(before, announced=entry.hash)
 
         def announce() -> None:
-            # Nobody else writes the anchor meanwhile, unless this process has lost a connection, and its lock.
+            # No other process writes the anchor meanwhile, unless this process has lost its connection, and so its
+            # lock.
             if self.custody.anchor() != before:
                 raise TransientError(
                     "another process appended to the ledger meanwhile; nothing was charged; launch again"
@@ -676,7 +683,7 @@ class Ledger(ConfigurableResource):
             self.custody.set_anchor(Anchor(entry.sequence, entry.hash, on_server=self.on_server))
 
     def _read_anchor(self, on_server: bool) -> tuple[Anchor | None, tuple[str, ...]]:
-        """The anchor, if there is one that can be trusted, and otherwise the problem; neither in a new deployment."""
+        """The anchor, if it can be trusted, and otherwise the problem; neither in a new deployment."""
         try:
             anchor = self.custody.anchor()
         except CustodyError as error:
@@ -705,7 +712,7 @@ def _make_anchor(entries: Sequence[Entry]) -> Anchor:
 
 
 def read_stored_entries(session: Session) -> tuple[Entry, ...]:
-    """All entries that a ledger's file holds, in order, unverified and without a look at the anchor.
+    """All entries in a ledger's file, in order, unverified and without reading the anchor.
 
     Raises LedgerError if the table's columns are not the ledger's, or the entries were moved to a server.
     """
@@ -744,10 +751,11 @@ def _list_reservations(entries: Sequence[Entry], population: str) -> Iterator[En
 
 
 def find_bound(reservations: Sequence[Entry], cap: Loss) -> CurveLoss | None:
-    """The bound that the last finite charge recorded for all of these, if it is at the δ of a cap on their curve.
+    """The bound that the last finite charge recorded for all these reservations, if it is at the δ of a cap on their
+    curve.
 
-    The ledger has it instead of the reader, because floating point does not give every machine the same last digits.
-    Raises LedgerError if what is recorded is no bound, which this version writes into no entry.
+    The ledger records the bound, and readers do not recompute it, because floating point differs between machines in
+    the last digits. Raises LedgerError if a recorded value is not a bound, which this version never writes.
     """
     if not isinstance(cap, CurveLoss):
         return None

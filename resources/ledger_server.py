@@ -1,14 +1,14 @@
 """The entries of the ledger in a PostgreSQL server, and the migrations of its schema `stirred`.
 
-The database itself refuses an entry that does not continue the last one, and any change of an entry; the role that
-charges can only append. A process locks the table `turns` before it reads the chain and keeps the lock until it closes
-the ledger, so that processes append one after the other. Only the role that charges can take that lock: any other reads
-without one (`ledger` looks at the anchor before and after), and can make nobody wait. The anchor stays outside of the
-server, in the custody.
+The database itself refuses an entry that does not continue the last one, and any change of an entry; the charging role
+can only append. A process locks the table `turns` before it reads the chain and keeps the lock until it closes the
+ledger, so that processes append one after the other. Only the charging role can take this lock. All other roles read
+without a lock (`ledger` reads the anchor before and after), and cannot make other processes wait. The anchor stays
+outside the server, in the custody.
 
-Server, database, role and password are given to libpq alone, by its environment (PGHOST, PGUSER, PGPASSFILE,
-PGDATABASE, …). No setting has them. Messages of libpq about a failed connection are not repeated, as they may quote
-them. `ledger_storage` has the interface, and `ledger` imports this module only where the ledger is on a server.
+Only libpq gets server, database, role and password, from its environment (PGHOST, PGUSER, PGPASSFILE, PGDATABASE, …).
+They are in no setting. Messages of libpq about a failed connection are not repeated, because they may quote them.
+`ledger_storage` has the interface, and `ledger` imports this module only where the ledger is on a server.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from resources.storage import BusyError, TransientError, find_passing_cause, kee
 
 _FOLDER = "ledger/server"
 
-# All columns, so that an added one shows.
+# All columns, so that an added column shows.
 _ENTRIES = SQL("entries", "SELECT * FROM stirred.entries ORDER BY sequence")
 _APPEND = SQL("append", "INSERT INTO stirred.entries VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)")
 _APPLIED = SQL("applied", "SELECT coalesce(max(number), 0) FROM stirred.migrations")
@@ -51,8 +51,8 @@ _PASSING = {
     "53": "the ledger's server has too little disk, memory or connections left",
     "57": _LOST,
 }
-"""What passes by itself, by class of error: lost connections, conflicts, too little of what a server needs, and a
-server that ends or begins."""
+"""Transient failures by class of error: lost connections, conflicts, a server short of resources, and a server that is
+stopping or starting."""
 
 _MIGRATE = "let the owner of the schema run stirred ledger migrate"
 
@@ -61,7 +61,7 @@ class ServerLedger:
     """An open ledger in a server.
 
     Attributes:
-        locked: whether others wait to append until it is closed.
+        locked: whether other processes wait to append until it is closed.
     """
 
     def __init__(self, connection: _Connection, locking: _Connection, *, locked: bool) -> None:
@@ -86,7 +86,7 @@ class ServerLedger:
                     _fetch_rows(self._locking, _REQUIRE_LOCK)
                 before_commit()
         except psycopg.Error:
-            # Only the commit itself is left, as `_fetch_rows` has its own errors.
+            # Only errors of the commit itself remain, because `_fetch_rows` handles its own.
             raise TransientError(
                 f"{_LOST} while entry {entry.sequence} was committed; whether "
                 "the entry is there, and counts, the ledger says: launch again, which charges nothing twice"
@@ -99,14 +99,15 @@ def open_server(patience: float, *, to_append: bool, kept: bool = False) -> Iter
 
     Args:
         patience: the number of seconds to wait while another process has the ledger.
-        to_append: whether every other process is kept out, and not only those that append.
-        kept: whether those that append are kept out already, so that to read takes no lock, for which it would wait
-            behind the next one that appends.
+        to_append: whether all other processes are kept out, not only appending ones.
+        kept: whether appending processes are already kept out, so that reading takes no lock, for which it would wait
+            behind the next appending process.
 
     Raises:
         BusyError: if another process has the ledger for longer.
         TransientError: if the server cannot be reached.
-        StorageError: if the schema is another version's, or the role may not read, or append, or may do more.
+        StorageError: if the schema has another version, or the role lacks the right to read or append, or has further
+            rights.
     """
     with ExitStack() as opened:
         connection = locking = _begin_session(opened, patience)
@@ -128,7 +129,7 @@ def open_server(patience: float, *, to_append: bool, kept: bool = False) -> Iter
                     "the role of PGUSER may not append to the ledger; nothing was charged; "
                     "charge as a role that is a member of stirred_charge"
                 )
-            # In a transaction of its own: the anchor is written once more after an entry is committed, and nobody may
+            # In a separate transaction: the anchor is written once more after an entry is committed, and no process may
             # append between the chain and the anchor.
             locking = _begin_session(opened, patience)
             _fetch_rows(locking, _LOCK)
@@ -185,7 +186,7 @@ def _read_version(connection: _Connection) -> int:
 
 
 def _begin_session(opened: ExitStack, patience: float) -> _Connection:
-    """A connection on which nothing waits for a lock for longer than `patience` seconds. `opened` closes it."""
+    """A connection whose statements wait at most `patience` seconds for a lock. `opened` closes it."""
     connection = opened.enter_context(closing(keep_trying(_connect)))
     _fetch_rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * patience))}ms"})
     return connection
@@ -215,16 +216,17 @@ def _fetch_rows(connection: _Connection, source: str | SQL, values: _Values = No
 
 @contextmanager
 def _translate_errors(name: str) -> Iterator[None]:
-    """Raise what the server refuses about a statement: the messages of our own functions, and the kind of all others.
+    """Translate the server's refusals of a statement: keep the messages of our own functions, and only the kind of all
+    other errors.
 
-    Those may name a role, a database or a value.
+    Messages of other errors may name a role, a database or a value.
     """
     try:
         yield
     except errors.LockNotAvailable:
         raise BusyError("another process has held the ledger for too long; nothing was charged; launch again") from None
     except psycopg.Error as error:
-        # Of an error without a state, the server knows nothing.
+        # An error without a state does not come from the server.
         passing = _PASSING.get((error.sqlstate or "08")[:2])
         if passing and isinstance(error, psycopg.OperationalError):
             raise TransientError(f"{passing} in {name}; launch again") from None

@@ -1,8 +1,8 @@
-"""Where the entries of the ledger are stored, and how one process at a time appends to them.
+"""Storage of the ledger's entries, to which one process at a time appends.
 
 This module has the interface that `ledger` uses, and the storage in a DuckDB file, which is the default. The storage in
 a PostgreSQL server is in `ledger_server`. Both have the same fields of the same entries in the same order. `chain` and
-`ledger` have the rest, which is the same for both: how entries are linked, and what may be charged.
+`ledger` have the common parts: the links between entries, and the rules of charging.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,18 +20,19 @@ _MARK_MOVED = SQL("ledger/mark_moved", "ALTER TABLE {{ table }} RENAME TO {{ mov
 
 ENTRIES = Table(Zone.LEDGER, "main", "entries")
 MOVED = Table(Zone.LEDGER, "main", "entries_moved_to_server")
-"""The table of entries of a file after the ledger was moved. Versions that know no server find no entries there."""
+"""The table of entries of a file after the ledger was moved. Earlier versions, which do not know servers, find no
+entries there."""
 
 _COLUMNS = {field.name: "BIGINT" if field.name == "sequence" else "VARCHAR" for field in fields(Entry)}
 _EARLIER_COLUMNS = {name: kind for name, kind in _COLUMNS.items() if name != "details"}
-"""The columns of ledgers written before reservations had details. The column is added with the next entry."""
+"""The columns of ledgers from before reservations had details. The column `details` is added with the next entry."""
 
 Loaded = tuple[tuple[Entry, ...], tuple[str, ...]]
-"""Entries in order, and the problems because of which they cannot be trusted, each a sentence."""
+"""Entries in order, and the problems that make them untrustworthy, each a sentence."""
 
 
 class StorageError(WarehouseError):
-    """The server of the ledger refuses something, or a log-in. The message contains no credential."""
+    """The server of the ledger refuses a request or a log-in. The message contains no credential."""
 
 
 class OpenLedger(Protocol):
@@ -40,12 +41,13 @@ class OpenLedger(Protocol):
     locked: bool
 
     def load(self) -> Loaded:
-        """All entries. Their chain is not verified; the problems are those of the tables that hold them."""
+        """All entries, with an unverified chain. The problems are those of the tables with the entries."""
 
     def append(self, entry: Entry, before_commit: Callable[[], None]) -> None:
-        """Append an entry that continues the last one. It is there if this returns; if this raises, it is there or not.
+        """Append an entry that continues the last one. If this returns, the entry is stored; if this raises, it may be
+        stored.
 
-        `before_commit` is called when all but the commit was done.
+        `before_commit` is called right before the commit.
         """
 
 
@@ -75,7 +77,8 @@ class FileLedger:
             before_commit()
 
     def mark_moved(self) -> None:
-        """Move the entries to a name where no process appends to them or counts them. A repetition changes nothing."""
+        """Rename the table of entries, so that no process appends to them or counts them. Repeated calls have no
+        effect."""
         if not self._session.columns(MOVED):
             with self._session.transaction():
                 self._session.run("ledger/create", table=ENTRIES)
@@ -84,7 +87,7 @@ class FileLedger:
 
 @contextmanager
 def open_file(warehouse: Warehouse, *, to_append: bool) -> Iterator[FileLedger]:
-    """Open the ledger in the warehouse's zone `ledger`. This waits while another process appends."""
+    """Open the ledger in the warehouse's zone `ledger`, after other processes have finished appending."""
     reads, writes = ((), Zone.LEDGER) if to_append else ([Zone.LEDGER], None)
     with warehouse.session(reads, writes) as session:
         yield FileLedger(session)

@@ -1,4 +1,5 @@
-"""What this process may use of its machine: not all of it in a container, under a batch system or on chosen cores."""
+"""The share of the machine that this process may use, which is limited in a container, under a batch system or on
+chosen cores."""
 
 import atexit
 import gc
@@ -13,10 +14,10 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 def count_cores() -> int:
-    """The cores that this process may run on, and no more than the quotas of its control groups allow, rounded up."""
+    """The number of cores that this process may run on, at most the quotas of its control groups, rounded up."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for folder in _list_groups("cpu"):
-        # Without a quota, the files have the word max, or -1 in the older version.
+        # Without a quota, the files contain the word max, or -1 in the older version.
         with suppress(OSError, ValueError):
             quota, period = map(int, (folder / "cpu.max").read_text().split())
             cores = min(cores, math.ceil(quota / period))
@@ -27,12 +28,12 @@ def count_cores() -> int:
 
 
 def skip_last_collection() -> None:
-    """Have this process end without looking for garbage in all that it loaded: it gives back everything anyway."""
+    """Let this process end without a search for garbage in all loaded objects: the system frees its memory anyway."""
     atexit.register(gc.freeze)
 
 
 def count_memory() -> int:
-    """The bytes of memory of this machine, and no more than the limits of this process' control groups allow."""
+    """The bytes of memory of this machine, at most the limits of this process' control groups."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for folder in _list_groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):

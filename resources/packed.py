@@ -15,16 +15,16 @@ PACKED = "BLOB"
 """The DuckDB type of a column of packed integers."""
 
 LISTS = "INTEGER[]"
-"""The type that such a column had before integers were packed, which is still read."""
+"""The former type of such a column, before integers were packed, which is still read."""
 
 _WIDTHS = (1, 2, 4)
 
 _LIST = pa.list_(pa.field("l", pa.int32()))
-"""As DuckDB hands over lists, with its name of their elements, so that published files have the same bytes."""
+"""The type of lists from DuckDB, with DuckDB's name of their elements, so that published files have the same bytes."""
 
 
 def pack(numbers: NDArray[np.int32]) -> pa.BinaryArray:
-    """The rows of an array of shape (rows, numbers), in the narrowest integers that all of them fit in."""
+    """The rows of an array of shape (rows, numbers), in the narrowest integers that fit them all."""
     rows, size = numbers.shape
     least, most = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
     width = next(width for width in _WIDTHS if -(1 << 8 * width - 1) <= least and most < 1 << 8 * width - 1)
@@ -37,13 +37,13 @@ def pack(numbers: NDArray[np.int32]) -> pa.BinaryArray:
 
 @dataclass(frozen=True)
 class Packed:
-    """Rows of integers as they are stored.
+    """Rows of integers as stored.
 
     Attributes:
         data: the bytes of all rows, one after the other.
-        begins: where the integers of each row begin in them, shape (rows,).
+        begins: the position of each row's integers in `data`, shape (rows,).
         widths: the bytes of each of a row's integers, shape (rows,).
-        sizes: the number of a row's integers, shape (rows,); -1 where something else is stored.
+        sizes: the number of a row's integers, shape (rows,); -1 where no packed integers are stored.
         header: the bytes before a row's integers.
     """
 
@@ -82,14 +82,14 @@ class Packed:
         numbers = rows.flatten()
         sizes = pc.fill_null(pc.list_value_length(rows), -1).to_numpy().astype(np.int64)
         begins = np.cumsum(np.maximum(sizes, 0)) - np.maximum(sizes, 0)
-        # A list that lacks a number has too few.
+        # A list with a missing number has too few.
         lacking = np.flatnonzero(numbers.is_null().to_numpy(zero_copy_only=False))
         sizes[np.searchsorted(begins, lacking, side="right") - 1] = -1
         data = pc.fill_null(numbers, 0).to_numpy().astype("<i4", copy=False).view(np.uint8)
         return cls(data, 4 * begins, np.full(len(rows), 4, dtype=np.int64), sizes, 0)
 
     def take(self, rows: NDArray[np.int64], size: int) -> NDArray[np.int32]:
-        """The integers of some rows, shape (rows, size). Raises ValueError unless each of them has so many."""
+        """The integers of some rows, shape (rows, size). Raises ValueError unless each row has `size` integers."""
         if np.any(self.sizes[rows] != size):
             raise ValueError(f"not every row has {size:,} integers")
         taken = np.empty((len(rows), size), dtype=np.int32)
@@ -106,7 +106,7 @@ class Packed:
         return taken
 
     def to_lists(self) -> pa.ListArray:
-        """All rows as lists of 32-bit integers. Raises ValueError if something else is stored."""
+        """All rows as lists of 32-bit integers. Raises ValueError for a row without packed integers."""
         rows, lists = np.arange(len(self.sizes)), list[NDArray[Any]]()
         is_first = np.flatnonzero(np.diff(self.sizes)) + 1
         for own in np.split(rows, is_first):

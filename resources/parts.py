@@ -1,4 +1,5 @@
-"""Parts of a public table: files that threads or processes write outside any session, and that become one table."""
+"""Parts of a public table: files that threads or processes write outside any session, and that are combined into one
+table."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +23,8 @@ def open_part(path: Path, schema: pa.Schema) -> pa.RecordBatchFileWriter:
 
     Parts are made outside any session, by several threads or processes at a time, and `store_parts` makes a table of
     them. They are not encrypted, so they may hold only results of charged draws. Such a result is not public before its
-    gates, so the folder of parts is closed to others. Each table that a part gets is in memory as a whole. Parts are
-    read once, so their size matters less than the time that it takes to write and to read them.
+    gates, so the folder of parts is closed to other users. Each table written to a part is in memory as a whole. Parts
+    are read once, so their size matters less than the time that it takes to write and to read them.
 
     `path` is a new file in a `Warehouse.private_folder`; all parts of a table have the same schema.
     """
@@ -46,7 +47,7 @@ def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
     except (OSError, pa.ArrowInvalid) as error:
         raise WarehouseError(f"{table}: a part is not whole ({name_error(error)})") from None
     batches = (reader.get_batch(number) for reader in readers for number in range(reader.num_record_batches))
-    # Of larger ones, DuckDB keeps more and more until it has read all.
+    # With larger row groups, DuckDB uses more and more memory until it has read all.
     pieces = (
         batch.slice(first, _ROWS_OF_VECTOR)
         for batch in batches

@@ -24,7 +24,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Stopped = Callable[[], bool]
-"""Whether the work is to stop early, because other work failed or the results are no longer taken."""
+"""Whether the work should stop early, because other work failed or the results are no longer needed."""
 
 AHEAD = 4
 """The tasks for each process that are read in advance: enough to keep it busy, and few enough to bound memory."""
@@ -36,10 +36,10 @@ _LARGE = 2**25
 """A task of twice as many bytes, or more, counts as several."""
 
 _PATIENCE = 1.0
-"""After how many seconds it is looked whether tasks that are waited for will never end."""
+"""The seconds between checks whether awaited tasks can still end."""
 
 _FIRST = 100
-"""At the end of a process, the pool ends before its queues, which have lower numbers."""
+"""At the end of a process, the pool ends before its queues, which have lower priorities."""
 
 _LOCK = threading.Lock()
 """Threads that begin at the same time share one pool."""
@@ -74,7 +74,7 @@ def in_processes(
     try:
         yield from order_results(submit, tasks, AHEAD * processes, lambda task: max(1, measure(task) // _LARGE))
     except BrokenProcessPool:
-        # It joins the pool, which ends all that was submitted; what is waited for below has then ended too.
+        # The thread joins the pool, which ends all submitted tasks, so the tasks awaited below have ended too.
         pool.shutdown(cancel_futures=True)
         _start_pool.cache_clear()
         raise WorkerError(ENDED) from None
@@ -85,7 +85,8 @@ def in_processes(
             try:
                 pool.submit(os.getpid)
             except BrokenProcessPool:
-                # Its thread has ended at the first cancelled task, and left other tasks and processes as they were.
+                # The pool's thread has ended at the first cancelled task, and left other tasks and processes as they
+                # were.
                 for process in active_children():
                     process.kill()
                 _start_pool.cache_clear()
@@ -96,8 +97,8 @@ def in_processes(
 
 
 def in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], threads: int) -> Generator[R, None, None]:
-    """The results of all tasks, in order, by threads of this process, which share what they work on. If the work
-    raises, tasks that have not begun are cancelled, and those under way are told to stop."""
+    """The results of all tasks, in order, by threads of this process, which share their input. If the work raises,
+    tasks that have not begun are cancelled, and running tasks are told to stop."""
     pool, stop = ThreadPoolExecutor(threads), threading.Event()
 
     def perform(task: T) -> R:
@@ -117,8 +118,8 @@ def in_threads(work: Callable[[T, Stopped], R], tasks: Iterable[T], threads: int
 def order_results(
     submit: Callable[[T], Any], tasks: Iterable[T], ahead: int, weigh: Callable[[T], int] = lambda _: 1
 ) -> Generator[Any, None, None]:
-    """The results of submitted futures in order, with tasks of at most the weight `ahead`, or a single one, under way
-    or waiting for one before them."""
+    """The results of submitted futures in order, with tasks of at most the weight `ahead`, or a single one, running or
+    waiting for an earlier one."""
     waiting, weights = deque[Any](), deque[int]()
     for task in tasks:
         waiting.append(submit(task))
@@ -131,7 +132,7 @@ def order_results(
 
 
 def _pool(processes: int) -> ProcessPoolExecutor:
-    """A pool takes seconds to start, so the levels of a run share it until another one is made."""
+    """A pool takes seconds to start, so the levels of a run share it until another pool is made."""
     with _LOCK:
         return _start_pool(processes)
 
@@ -139,7 +140,7 @@ def _pool(processes: int) -> ProcessPoolExecutor:
 @lru_cache(maxsize=1)
 def _start_pool(processes: int) -> ProcessPoolExecutor:
     pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process)
-    # A process that multiprocessing started waits for its own processes before anything tells them to end.
+    # A process that multiprocessing started waits for its own processes before it tells them to end.
     Finalize(None, partial(_end_pool, ref(pool)), exitpriority=_FIRST)
     return pool
 

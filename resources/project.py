@@ -1,5 +1,6 @@
-"""Where the code lies, and the folder of the deployment: its declarations, and unless the environment says otherwise
-its databases, keys and publications. In a checkout, both are the checkout. Nothing heavy is imported here."""
+"""The folder of the code, and the folder of the deployment with its declarations and, unless the environment sets other
+folders, its databases, keys and publications. In a checkout, both are the checkout. This module imports only light
+modules."""
 
 import os
 import re
@@ -16,7 +17,7 @@ IMPORTED_FROM = CODE.parent if INSTALLED else CODE
 """The entry of Python's path from which the layers are imported."""
 
 PROJECT = Path(os.environ.get("STIRRED_PROJECT") or (Path.cwd() if INSTALLED else CODE)).absolute()
-"""The deployment's folder: what `STIRRED_PROJECT` names, or the checkout, or without one the current folder."""
+"""The deployment's folder: `STIRRED_PROJECT`, or the checkout, or without a checkout the current folder."""
 
 DECLARATIONS = PROJECT / "orchestration" / "defs"
 """The folder of the deployment's declarations."""
@@ -27,7 +28,7 @@ NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 OF_SECRETS = re.compile(
     "(STIRRED|AWS|PG|DAGSTER)[A-Z_0-9]*|.*(KEY|SECRET|TOKEN|PASSWORD|PASSPHRASE|CREDENTIAL).*", re.I
 )
-"""Variables with such names hold keys and passwords, or what leads to them."""
+"""Variables with such names have keys and passwords, or the paths of files with them."""
 
 _SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/run/secrets")
 
@@ -40,18 +41,18 @@ def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
 
 
 def list_files(folder: Path, names: Sequence[str] = NAMES) -> list[Path]:
-    """The files of some names in a folder and below it, through symbolic links too, as Dagster reads them."""
+    """The files with certain names in and below a folder, also through symbolic links, as Dagster reads them."""
     found = (Path(top, file) for top, _, files in os.walk(folder, followlinks=True) for file in files)
     return sorted(path for path in found if any(path.match(name) for name in names))
 
 
 def leads_to_secrets(path: Path) -> bool:
-    """Whether a path leads, through links too, to what no declaration may name: keys and databases of the deployment,
-    Dagster's settings and logs, a file that a variable of secrets names, what the system says of its processes and
-    settings, or a hidden file of the user, such as `~/.pgpass`.
+    """Whether a path leads, also through links, to a file that no declaration may name: keys and databases of the
+    deployment, Dagster's settings and logs, a file that a variable of secrets names, the system's files about its
+    processes and settings, or a hidden file of the user, such as `~/.pgpass`.
 
-    A source is compared with what is declared of it, and the number of values that do not fit is shown. Of a file with
-    a key, a few declarations would tell the key.
+    A source is compared with its declaration, and the number of values that do not fit is shown. With a key file as the
+    source, a few declarations would reveal the key.
     """
     real, (home, _) = Path(os.path.realpath(path)), deployment_folders()
     dagster = Path(os.environ.get("DAGSTER_HOME") or home / "dagster")
@@ -71,5 +72,5 @@ def _is_same_file(path: Path, other: Path) -> bool:
     try:
         return other.is_file() and other.samefile(path)
     except OSError:
-        # One of them is missing, or the other is no path, but a key.
+        # One of the files is missing, or the variable has a key, not a path.
         return False

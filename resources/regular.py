@@ -1,6 +1,6 @@
-"""How a file is read that a declaration names, or that others can replace: never by waiting for one that is none.
+"""Reading of files that a declaration names or that other users can replace, without waiting for pipes and devices.
 
-Files of the custody have rules of their own, in `keyfiles`.
+Files of the custody have their own rules, in `keyfiles`.
 """
 
 import errno
@@ -22,9 +22,9 @@ def read_regular(path: Path, most: int = MOST_BYTES, *, through_links: bool = Tr
 
 
 def open_regular(path: Path, *, through_links: bool = True) -> BinaryIO:
-    """A regular file to read: of a named pipe, a reader would wait for the end for ever, and some devices have none.
+    """A regular file to read: a reader of a named pipe would wait for its end for ever, and some devices have no end.
 
-    Raises OSError if it cannot be read, or is something else, or a link, unless those are followed.
+    Raises OSError if the file cannot be read, is not regular, or is a link, unless links are followed.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | (0 if through_links else os.O_NOFOLLOW)
     file = os.fdopen(os.open(path, flags), "rb")

@@ -1,4 +1,4 @@
-"""Folders for what DuckDB spills: one for each instance, with the process id in its name.
+"""Folders for DuckDB's spilled data: one for each instance, with the process id in its name.
 
 This module creates and removes the folders, including those of processes that were killed. `warehouse` sets up the
 encryption of spilled data. Parts of public tables, which are not encrypted, lie in such folders too.
@@ -23,7 +23,7 @@ _PREFIX, _LOCK = "stirred-", ".lock"
 
 @contextmanager
 def create_spill_folder(base: Path) -> Iterator[Path]:
-    """Create a folder inside `base`, with mode 0700, and remove it when the block ends, however it ends.
+    """Create a folder inside `base`, with mode 0700, and remove it at the end of the block, even after an error.
 
     Next to the folder is a file with the same name plus `.lock`. The process holds a lock on it until the folder is
     gone. The kernel releases the lock when a process is killed. A lock that can be acquired therefore belongs to a
@@ -31,8 +31,8 @@ def create_spill_folder(base: Path) -> Iterator[Path]:
     folders first.
 
     Args:
-        base: the parent of such folders; created with mode 0700 if it does not exist. Other users may write to it if
-            it has the sticky bit, as `/tmp` has, which keeps them from replacing what is not theirs.
+        base: the parent of such folders; created with mode 0700 if it does not exist. Other users may write to it if it
+            has the sticky bit, as `/tmp` has, which keeps them from replacing the files of others.
 
     Raises:
         OSError: if the folder cannot be created.
@@ -58,8 +58,8 @@ def create_spill_folder(base: Path) -> Iterator[Path]:
 
 
 def _refuse_planted(base: Path) -> None:
-    """Refuse a folder on whose way somebody else made a folder or a link where everyone can, as in `/tmp`: whoever owns
-    a folder can replace what is in it, also if it has the sticky bit."""
+    """Refuse a folder whose path has a folder or link that another user made in a place that other users can write,
+    such as `/tmp`: the owner of a folder can replace its content, even with the sticky bit."""
     for way in (base.absolute(), base.resolve()):
         for place in (way, *way.parents):
             everyones = place.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -71,7 +71,7 @@ def _refuse_planted(base: Path) -> None:
 
 
 def sweep(base: Path) -> None:
-    """Remove the folders inside `base` of processes that were killed. There need not be such a folder."""
+    """Remove the folders inside `base` of killed processes. `base` need not exist."""
     for lock in base.glob(f"{_PREFIX}*{_LOCK}"):
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
@@ -79,7 +79,8 @@ def sweep(base: Path) -> None:
             # Another process has just removed it, or it belongs to another user.
             continue
         try:
-            # Somebody else's lock beside a folder of this user's, such as `stirred-data`, would have it removed.
+            # Otherwise, another user's lock beside a folder of this user, such as `stirred-data`, would have the folder
+            # removed.
             if os.fstat(descriptor).st_uid == os.geteuid() and _try_lock(descriptor):
                 _remove(lock)
         finally:
@@ -105,7 +106,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _remove(lock: Path) -> None:
-    """Remove a folder, then its lock file. What cannot be removed now is left to the next sweep."""
+    """Remove a folder, then its lock file. The next sweep removes what remains."""
     folder = _find_folder(lock)
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():

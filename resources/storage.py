@@ -1,7 +1,7 @@
-"""How a zone of the warehouse is kept: the interface that `warehouse` uses, and the storage in a DuckDB file.
+"""Storage of a zone of the warehouse: the interface that `warehouse` uses, and the storage in a DuckDB file.
 
-`lake` keeps a zone in Parquet files with a catalog in PostgreSQL. A stage does not notice which it is: a session
-attaches either under the zone's name, and runs the same statements on it.
+`lake` keeps a zone in Parquet files with a catalog in PostgreSQL. Stages work the same on both: a session attaches
+either under the zone's name, and runs the same statements on it.
 """
 
 import logging
@@ -29,8 +29,8 @@ from resources.keyfiles import flush_folder
 from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
 
 ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False, "threads": 1}
-"""DuckDB loads no extension by itself: all come from `signed_extension`. Nor does it start a thread for each core of a
-node that this process has only a part of."""
+"""DuckDB loads no extension by itself: all come from `signed_extension`. Without a number of threads, it would start
+one for each core of a node of which this process has only a part."""
 
 LOAD = SQL("warehouse/load", "LOAD {{ extension }}")
 ATTACH = SQL("warehouse/attach", "ATTACH {{ path }} AS {{ alias }}{% if read_only %} (READ_ONLY){% endif %}")
@@ -38,17 +38,17 @@ DETACH = SQL("warehouse/detach", "DETACH {{ alias }}")
 _CHECKPOINT = SQL("warehouse/checkpoint", "CHECKPOINT {{ zone }}")
 
 _LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
-"""How the names of the logs end that DuckDB writes beside a file and reads when it opens it."""
+"""The suffixes of the logs that DuckDB writes beside a file and reads when it opens the file."""
 
 _UNNOTICED = 3.0
-"""The seconds after which a person at a terminal is told why nothing goes on."""
+"""The seconds after which a person at a terminal is told the reason for a wait."""
 
 _REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/how-to/back-up.md)"
 
 OpenSession = Callable[..., AbstractContextManager[Any]]
 
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""The seconds after which what is on a server is opened again that cannot be reached: 15.5 in all."""
+"""The seconds before each new attempt to open data on an unreachable server: 15.5 in all."""
 
 _PASSING = {
     "a server cannot be reached": re.compile(
@@ -74,10 +74,10 @@ _PASSING = {
         "Transaction conflict|Exceeded the maximum retry count|could not serialize access|deadlock detected"
     ),
 }
-"""What passes by itself, and parts of messages that show it. DuckDB raises errors of many classes for it."""
+"""Transient failures, and parts of messages that show them. DuckDB raises errors of many classes for them."""
 
 _QUOTING = (duckdb.DataError, duckdb.IntegrityError, duckdb.InvalidInputException)
-"""Errors whose messages quote values, which could contain anything."""
+"""Errors whose messages quote values, which could contain any text."""
 
 _BYTES_AT_A_TIME = 1 << 20
 
@@ -91,17 +91,17 @@ class WarehouseError(RefusedError):
 class TransientError(Exception):
     """A server could not be reached, was lost, or was busy with others, which passes by itself.
 
-    It says nothing about what is stored, and is no refusal, so that nothing takes it for a finding. What was to be
-    read, or written in one transaction, can be tried again. The message never contains confidential data.
+    This error is no statement about the stored data and no refusal, so no caller may take it for a finding. A read, or
+    a write in one transaction, can be tried again. The message never contains confidential data.
     """
 
 
 class BusyError(TransientError):
-    """Another process has held a file or the ledger for too long. To wait once more right away is of no use."""
+    """Another process has held a file or the ledger for too long. Waiting again right away is of no use."""
 
 
 class NothingWrittenError(WarehouseError):
-    """A zone was to be read to which nothing has been written."""
+    """A zone that was never written cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Removal:
 
 
 def find_passing_cause(error: Exception) -> str | None:
-    """Why a statement failed, in fixed words, if that passes by itself; None if it does not."""
+    """Why a statement failed, in fixed words, if the failure is transient; None otherwise."""
     if isinstance(error, duckdb.HTTPException) and (error.status_code >= 500 or error.status_code in (408, 429)):
         return f"the object storage answers {error.status_code}"
     message = str(error)
@@ -123,14 +123,15 @@ def find_passing_cause(error: Exception) -> str | None:
 
 
 def find_passing_words(text: str) -> str | None:
-    """The cause of `_PASSING` that a text shows. Errors quote names of tables and columns, so no name may show one."""
+    """The cause of `_PASSING` that a text shows. Errors quote names of tables and columns, so no name may contain such
+    a part."""
     return next((cause for cause, parts in _PASSING.items() if parts.search(text)), None)
 
 
 def keep_trying(attempt: Callable[[], T]) -> T:
-    """The result of an attempt that leaves nothing half-written, made again after each of `WAITS` if need be.
+    """The result of an attempt that writes all or nothing, repeated after each of `WAITS` if necessary.
 
-    Raises TransientError if the last one fails too, and BusyError and any other error at once.
+    Raises TransientError if the last attempt fails too, and BusyError and any other error at once.
     """
     for seconds in WAITS:
         try:
@@ -143,8 +144,8 @@ def keep_trying(attempt: Callable[[], T]) -> T:
 
 
 FileState = tuple[int, ...] | None
-"""The number that the file system has for a database file, and what tells that it was written, even if somebody sets
-its other times; None if a log belongs to it."""
+"""The inode number, size and change time of a database file, which show that it was written even if its modification
+time is set back; None if a log belongs to it."""
 
 
 def find_state(file: os.stat_result, logs: Iterable[Path]) -> FileState:
@@ -172,17 +173,17 @@ class HeldFile:
         return self._path.stat().st_size
 
     def find_version(self) -> str | None:
-        """The SHA-256 of all that was committed to the zone, as it is stored; computed once.
+        """The SHA-256 of all data committed to the zone, as stored; computed once.
 
         None if a log belongs to it, or if the file is not the attached one (`Storage.compact`), or was written since:
-        DuckDB may go on with what it had read.
+        DuckDB may continue with data that it had read.
         """
         if self._version is None:
             self._version = self.hash()
         return self._version if self._is_as_attached() else None
 
     def hash(self) -> str | None:
-        """The version, computed anew."""
+        """The version, computed again."""
         if not self._is_as_attached():
             return None
         digest, position = sha256(), 0
@@ -200,25 +201,25 @@ class HeldFile:
         return self._descriptor
 
     def close(self) -> None:
-        """Call it after the file was detached: with whatever it closes of a file, a process loses DuckDB's lock."""
+        """Call it after the file was detached: if a process closes any descriptor of a file, it loses DuckDB's lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
 
 
 class Storage(ABC):
-    """How one zone is kept."""
+    """The storage of one zone."""
 
     zone: Zone
 
     extensions: ClassVar[Collection[str]] = ()
     """The extensions of DuckDB that the storage needs, in the order of loading."""
     shared: ClassVar[bool] = False
-    """Whether others can write the zone while a session that writes it is open."""
+    """Whether other processes can write the zone while a session that writes it is open."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """How errors name the storage."""
+        """The name of the storage in errors."""
 
     @property
     def catalog(self) -> str:
@@ -227,7 +228,7 @@ class Storage(ABC):
 
     @property
     def paths(self) -> Collection[Path]:
-        """The files that a session must reach to attach the zone; none if it is not kept in files of its own."""
+        """The files that a session must reach to attach the zone; none if the zone has no files of its own."""
         return ()
 
     @property
@@ -242,15 +243,15 @@ class Storage(ABC):
 
     @abstractmethod
     def holds(self, session: OpenSession) -> bool:
-        """Whether anything has been written to the zone."""
+        """Whether the zone was ever written."""
 
     @abstractmethod
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> HeldFile | None:
-        """Attach the zone under its name. If it is to be written, it is created first if it does not exist.
+        """Attach the zone under its name. For writing, a missing zone is created first.
 
-        Returns the file that nobody else writes until it is detached; None if the zone is kept in another way.
+        Returns the file, which no other process writes until it is detached; None if the zone is stored otherwise.
 
-        Raises WarehouseError if it cannot be opened or created, or is open to others than its owner.
+        Raises WarehouseError if the zone cannot be opened or created, or is open to users other than its owner.
         """
 
     @abstractmethod
@@ -288,7 +289,7 @@ def signed_extension(name: str) -> Fragment:
 
 
 def refuse_exposed(what: str, path: Path, remedy: str) -> None:
-    """Refuse a folder or a file that others than its owner have any access to. Raises WarehouseError if so."""
+    """Raise WarehouseError if users other than the owner have any access to a folder or file."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise WarehouseError(f"{what} {path} must be closed to all but its owner ({remedy}); its mode is {mode:04o}")
@@ -296,7 +297,7 @@ def refuse_exposed(what: str, path: Path, remedy: str) -> None:
 
 @dataclass(frozen=True)
 class DatabaseFile(Storage):
-    """A DuckDB file, which one process at a time can write. Only its owner can access it.
+    """A DuckDB file, which one process at a time can write, and only its owner can access.
 
     Attributes:
         patience: the number of seconds to wait for a file in use by another process.
@@ -333,7 +334,7 @@ class DatabaseFile(Storage):
             )
         for file in (path, *logs):
             if file.exists() and not file.is_file():
-                # Whoever opens a named pipe waits for ever.
+                # Opening a named pipe would wait for ever.
                 raise WarehouseError(f"cannot open {path.name}: {file} is no file. {_REMEDY}")
             with suppress(FileNotFoundError):
                 refuse_exposed("database file", file, "chmod 600")
@@ -382,14 +383,14 @@ class DatabaseFile(Storage):
             raise WarehouseError(f"{path} cannot be created: {name_error(error)}") from None
 
     def compact(self, session: OpenSession, age: timedelta) -> Removal:
-        """Rewrite the file, so that neither it nor its log has remains of deleted rows, however old.
+        """Rewrite the file, so that neither it nor its log has remains of deleted rows of any age.
 
         The new file takes the place of the old one in one step. Readers of the old one may continue; writers wait. If
         the process is killed, either file is in place, and a copy may be left that the next call overwrites. A file
         system may keep blocks of a deleted file; only an encrypted or overwritten disk does not.
         """
         path = self.path
-        # Not like the temporary files of `create`, which removes those of others.
+        # Not named like the temporary files of `create`, which removes those of other processes.
         fresh = path.with_name(f".compacted-{path.name}")
         while True:
             with session(writes=self.zone) as writing:

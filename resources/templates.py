@@ -1,6 +1,7 @@
-"""Compiled templates, kept beside Python's own compiled modules: to compile one takes longer than to fill it in.
+"""Compiled templates, stored beside Python's own compiled modules: compiling a template takes longer than filling it
+in.
 
-Which templates there are, and how they are filled in, is in `statements` and in `assets.release.prose`.
+The templates and their use are in `statements` and in `assets.release.prose`.
 """
 
 import os
@@ -12,11 +13,11 @@ import jinja2
 from jinja2.bccache import Bucket, FileSystemBytecodeCache
 
 FOLDER = Path(__file__).with_name("__pycache__")
-"""Whoever can write here can replace the code of this package too."""
+"""Users who can write here can replace the code of this package too."""
 
 
 class _CompiledTemplates(FileSystemBytecodeCache):
-    """Compiled templates by what they follow from: their name and source, Jinja's version, and the environment's."""
+    """Compiled templates by their inputs: their name and source, Jinja's version, and the environment's."""
 
     def __init__(self, version: str) -> None:
         super().__init__(str(FOLDER))
@@ -35,7 +36,7 @@ class _CompiledTemplates(FileSystemBytecodeCache):
 
 
 def keep_compiled(environment: Path, *texts: str) -> FileSystemBytecodeCache:
-    """Where an environment of Jinja keeps what it compiles.
+    """The cache of compiled templates of a Jinja environment.
 
     Args:
         environment: the module that makes the environment, because code follows from its settings and filters.

@@ -2,12 +2,11 @@
 
 This module opens them, runs named statements, writes tables atomically, and computes the content version of tables by
 `digests`. The stages that define the tables are in `assets`, and the SQL is in `sql/`. `storage` and `lake` keep,
-attach, create and compact a zone; `additions` tells what a zone may carry.
+attach, create and compact a zone; `additions` defines the entries that a zone may have.
 
-A session attaches only the zones it names, so that a stage which needs only public tables cannot read confidential
-ones.
+A session attaches only the zones it names, so that a stage that needs only public tables cannot read confidential ones.
 
-Only their owner can access the folder and its files. What a session spills is encrypted under a key that DuckDB
+Only their owner can access the folder and its files. Spilled data of a session are encrypted under a key that DuckDB
 generates for the session and keeps only in memory.
 """
 
@@ -85,7 +84,7 @@ _SCHEMAS = SQL(
     "SELECT schema_name FROM duckdb_schemas() WHERE database_name = $zone AND NOT internal ORDER BY schema_name",
 )
 _SORTED = SQL("warehouse/sorted", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }} ORDER BY ALL")
-# It takes longest to try. Without it, noise takes half as much space again, and texts take more only if they differ.
+# FSST takes longest to try. Without it, noise takes half as much space again, and texts take more only if they differ.
 _STORE_SIMPLY = SQL("warehouse/store_simply", "SET disabled_compression_methods = 'fsst'")
 # The extension `httpfs` is loaded only for its cipher.
 _STAY_OFF_NETWORK = SQL(
@@ -93,44 +92,44 @@ _STAY_OFF_NETWORK = SQL(
 )
 
 _BY_STATISTICS = "filter_pushdown,join_filter_pushdown,statistics_propagation,row_group_pruner,top_n"
-"""DuckDB's optimizers that skip, count or compute rows by what a file or a catalog says about its values."""
+"""DuckDB's optimizers that skip, count or compute rows from a file's or catalog's statistics about its values."""
 _BEFORE_PUSHDOWN = "filter_pullup"
-"""One that makes filters of the conditions of joins, and leaves it to `filter_pushdown` to make joins of them again."""
+"""An optimizer that turns conditions of joins into filters, and leaves it to `filter_pushdown` to restore the joins."""
 
 _SETTINGS = {**ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
 """The settings of every session. Extensions come from `signed_extension` alone, which checks their signature."""
 
 _WITHOUT_STATISTICS = {"disabled_optimizers": f"{_BY_STATISTICS},{_BEFORE_PUSHDOWN}"}
-"""With these settings, no statement relies on stored minima, maxima and counts, which whoever writes a zone can forge:
-each one reads the same rows as the content version."""
+"""With these settings, no statement relies on stored minima, maxima and counts, which a writer of a zone can forge:
+every statement reads the same rows as the content version."""
 
 SESSIONS = 32
-"""The sessions, one after the other, for which an instance of DuckDB has connections."""
+"""The number of successive sessions for which an instance of DuckDB has connections."""
 
 _CIPHER = "httpfs"
 """The extension with the cipher for spilled data and for an encrypted lake; DuckDB's built-in cipher only decrypts."""
 
 REQUESTS_REPEATED = 7
-"""How often DuckDB repeats a request to an S3 server that does not answer, or answers that it cannot."""
+"""The number of times that DuckDB repeats a request if the S3 server does not answer, or cannot serve it."""
 
 _TURN = 2.0
-"""The seconds after which a session is not used again for what is read next (`Warehouse.in_turns`)."""
+"""The seconds after which a session is not reused for further reads (`Warehouse.in_turns`)."""
 
 _SMALL = 8 << 20
-"""Bytes of databases and sources up to which a session has one thread. If another one runs a statement, DuckDB's client
-asks without a pause whether it has ended, which costs more than two threads save in short statements."""
+"""Bytes of databases and sources up to which a session has one thread. If another thread runs a statement, DuckDB's
+client polls for its end without a pause, which costs more than two threads save in short statements."""
 
 _BYTES_FOR_A_VALUE = 4
-"""The bytes of a file that are hashed in a quarter of the time, or less, that a value of a table takes."""
+"""The bytes of a file that are hashed in at most a quarter of the time of a table's value."""
 
 _REMEMBERED = 256
-"""The tables whose digests a process remembers: a few megabytes."""
+"""The number of tables whose digests a process remembers: a few megabytes."""
 
 _ROWS_TOGETHER = 2**14
-"""A statement for a part of fewer rows would take longer than its rows do."""
+"""For a part with fewer rows, the statement would take longer than the rows."""
 
 _HEAD = re.compile(rf"CREATE (TEMP )?VIEW ({NAME}\.)?{NAME} AS ")
-"""How the text of a view begins, if its columns are named as in its statement."""
+"""The beginning of a view's text, if its columns are named as in its statement."""
 
 # Arrow's own threads, which read Parquet files.
 pa.set_cpu_count(count_cores())
@@ -139,16 +138,16 @@ T = TypeVar("T")
 
 Values = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 """The values bound in a statement; several, if a table is made in pieces, one after the other in bounded memory. An
-iterator is asked for each when the piece is made."""
+iterator yields each when its piece is made."""
 
 Source = str | SQL
 """The name of a statement's file in `sql/`, or a statement of one line."""
 
 Read = tuple[str, ...]
-"""What a session notes that its statements read: the kind, such as "table", and its address."""
+"""A session's note of an object that its statements read: the kind, such as "table", and the address."""
 
 Recipe = tuple[Source, Values, Mapping[str, Any]]
-"""How a table is made: its statement, the values bound in it, and its identifiers."""
+"""The recipe of a table: its statement, the values bound in it, and its identifiers."""
 
 _remembered: OrderedDict[tuple[str, Table], Digests] = OrderedDict()
 _remembering = Lock()
@@ -171,13 +170,13 @@ class Session:
     ) -> None:
         """
         Args:
-            results: what was computed of tables that the session only reads, with what had been read by then; None if
-                it writes.
-            shared: whether others can write the zone that the session writes, between its transactions too.
-            on_servers: whether a zone is kept on servers, whose messages may quote a role, a key or an address.
+            results: results computed from tables that the session only reads, with the objects read by then; None if
+                the session writes.
+            shared: whether other processes can write the zone that the session writes, also between its transactions.
+            on_servers: whether a zone is on servers, whose messages may quote a role, a key or an address.
             attached: the zones of the connection, which may be more.
-            reads: where the session notes what its statements read, which others can note too.
-            files: by zone, the files that nobody else writes until the session ends.
+            reads: where the session notes the objects that its statements read; sessions can share it.
+            files: by zone, the files that no other process writes until the session ends.
         """
         self._connection = connection
         self.zones = frozenset(zones)
@@ -224,7 +223,7 @@ class Session:
     def create(self, table: Table, name: Source, values: Values | None = None, /, **names: Any) -> None:
         """Create or replace a table with a statement's result.
 
-        If that fails, the table stays as it was; a table that is made in pieces needs a transaction for that.
+        On failure, the table stays unchanged; for a table made in pieces, this needs a transaction.
         """
         self._require_seen(name, table)
         self.run(_CREATE_SCHEMA, zone=quote(table.zone.value), schema=quote(table.schema))
@@ -244,7 +243,7 @@ class Session:
     def is_view_of(self, view: Table, name: Source, /, **names: Any) -> bool:
         """Whether `view` is the view that `create_view` makes of this statement; the tables it names must exist.
 
-        How a union is grouped is ignored, because a view in a file comes back with its tables in pairs.
+        The grouping of a union is ignored, because DuckDB reads a view back from a file with its tables in pairs.
         """
         temporary = "view as made"
         self._execute(name, None, names, f"CREATE OR REPLACE TEMPORARY VIEW {quote(temporary)} AS\n", as_stored=True)
@@ -261,12 +260,13 @@ class Session:
         return None
 
     def keeps_order(self, table: Table) -> bool:
-        """Whether the rows come in the same order whenever they are read. Those of a join come as threads make them."""
+        """Whether the rows come in the same order at every read. Rows of a join come in the order in which threads make
+        them."""
         ((_, plan),) = self.rows(_PLAN, table=table)
         return "JOIN" not in plan
 
     def drop(self, table: Table) -> None:
-        """Drop a table, or a view of that name, if there is one; a table cannot replace a view, nor a view a table."""
+        """Drop the table or view of that name, if it exists; a table cannot replace a view, nor a view a table."""
         names = {"database": table.zone.value, "schema": table.schema, "view": table.name}
         self._execute(_DROP, None, {"view": bool(self.rows("warehouse/view", names)), "table": table}, as_stored=True)
         self._held.pop(table, None)
@@ -285,8 +285,8 @@ class Session:
     def hold(self, tables: Iterable[Table]) -> None:
         """Read tables of a lake once: this connection, though not its siblings, reads a copy of each from then on.
 
-        Otherwise, whoever can write the files of a lake could exchange one between two reads, of which the first finds
-        it sealed. One that is not there stays missing for this connection, unless it creates the table itself.
+        Otherwise, an attacker who can write the files of a lake could replace one between two reads, of which only the
+        first verifies the seal. A missing table stays missing for this connection, unless the connection creates it.
         """
         for table in tables if self._on_servers else ():
             if table not in self._held:
@@ -297,7 +297,7 @@ class Session:
     def keep(self, tables: Iterable[Table]) -> None:
         """Have `create` keep copies of public tables of a lake, which this connection reads from then on.
 
-        Without them, whoever can write the files could exchange one between its creation and its seal.
+        Without copies, an attacker who can write the files could replace one between its creation and its seal.
         """
         if self._on_servers:
             self._kept |= {table for table in tables if table.zone is Zone.PUBLIC}
@@ -319,8 +319,8 @@ class Session:
         return quote(name)
 
     def register_in_turn(self, name: str, parts: Iterable[pa.Table]) -> tuple[Iterator[Mapping[str, Any]], Fragment]:
-        """Values to make a table in pieces, each from the next parts, which are then available under a name; and the
-        quoted name. Parts of few rows are put together."""
+        """Values for making a table in pieces, each from the next parts, which are then available under a name; and the
+        quoted name. Parts with few rows are combined."""
 
         def register() -> Iterator[Mapping[str, Any]]:
             waiting = list[pa.Table]()
@@ -340,10 +340,11 @@ class Session:
     def open_sibling(
         self, zones: Collection[Zone] | None = None, reads: set[Read] | None = None
     ) -> Iterator["Session"]:
-        """Another connection to the same content, such as for another thread, without this one's temporary tables.
+        """Another connection to the same content, such as for another thread, without this connection's temporary
+        tables.
 
-        It reads these zones of the session; None for all. It notes what it reads, by default where this session does.
-        If the block raises, a statement that another thread still runs is ended.
+        It reads the given zones of the session; None for all. It notes the objects that it reads, by default where this
+        session does. If the block raises, a statement that another thread still runs is ended.
         """
         with closing(self._connection.cursor()) as connection:
             try:
@@ -370,7 +371,7 @@ class Session:
         try:
             yield
         except BaseException:
-            # After some failures DuckDB has rolled back already, which it reports as a second failure.
+            # After some failures, DuckDB has already rolled back, which it reports as a second failure.
             with suppress(duckdb.Error):
                 self._connection.rollback()
             raise
@@ -390,7 +391,7 @@ class Session:
             try:
                 described = self._connection.execute(render(_COLUMNS, {"table": self._find_held(table)})).fetchall()
             except (duckdb.CatalogException, duckdb.BinderException):
-                # There is none, or it is a view of what is not there any more.
+                # The table does not exist, or is a view of tables that no longer exist.
                 return {}
         return {name: kind for name, kind, *_ in described}
 
@@ -399,7 +400,7 @@ class Session:
         return [name for (name,) in self.rows(_SCHEMAS, {"zone": zone.value})]
 
     def drop_schema(self, zone: Zone, schema: str) -> None:
-        """Delete a schema with everything in it, if there is one. `Warehouse.compact` removes what is left of it."""
+        """Delete a schema with its content, if it exists. `Warehouse.compact` removes the remains."""
         self.run(_DROP_SCHEMA, zone=quote(zone.value), schema=quote(schema))
 
     def copy_zone(self, zone: Zone, path: Path) -> None:
@@ -412,7 +413,7 @@ class Session:
 
     @property
     def only_reads(self) -> bool:
-        """Whether nothing changes what the session sees, so that `compute_once` runs each function once."""
+        """Whether the session's content stays the same, so that `compute_once` runs each function once."""
         return self._results is not None
 
     def compute_once(self, name: Hashable, compute: Callable[[], T]) -> T:
@@ -425,7 +426,7 @@ class Session:
             return compute()
         if name not in self._results:
             result = compute()
-            # More than the result follows from, if the session read something before.
+            # These may be more objects than the result depends on, if the session read others before.
             self._results[name] = result, frozenset(self._reads)
         result, reads = self._results[name]
         self._reads |= reads
@@ -447,14 +448,14 @@ class Session:
         return self.version_of_sums([(table, self.content_sums(table, key)) for table in tables], key)
 
     def content_sums(self, table: Table, key: bytes | None = None) -> tuple[int, ...]:
-        """The sums that the content version of a table is made of: those of its parts added up. With a key, whoever has
-        them cannot test guessed rows either, but could tell by how much two tables differ."""
+        """The sums behind the content version of a table: the sums of its parts, added up. With a key, the sums do not
+        allow tests of guessed rows either, but show by how much two tables differ."""
         salt = key.hex() if key else ""
         columns = list(self.columns(table))
         return self.compute_once(("sums", table, salt), partial(self.sum_digests, table, columns, salt))
 
     def version_of_sums(self, sums: Iterable[tuple[Table, Sequence[int]]], key: bytes | None = None) -> str:
-        """The content version of tables that have these sums."""
+        """The content version of tables with these sums."""
         content = [
             [table.name, list(self.columns(table).items()), [str(number) for number in of_table]]
             for table, of_table in sums
@@ -462,27 +463,27 @@ class Session:
         return hash_content(content, key)
 
     def sorted_version(self, table: Table, key: bytes | None = None) -> str:
-        """As `content_version`, but of one table, whose rows are sorted, and whose columns are hashed one by one.
+        """As `content_version`, but of one table, with sorted rows and columns hashed one by one.
 
-        For millions of rows, that takes a fraction of the time; but rows that do not fit in memory are sorted on disk.
+        For millions of rows, this takes a fraction of the time, but rows that do not fit in memory are sorted on disk.
         """
         return hash_content(self.compute_once(("sorted", table), partial(self._digest_columns, _SORTED, table)), key)
 
     def hash_sorted(self, table: Table | Fragment) -> str:
-        """As `sorted_version` without a key, of a table that may be staged, and whose name does not matter."""
+        """As `sorted_version` without a key, of a table that may be staged, regardless of its name."""
         return hash_content(self._digest_columns(_SORTED, table)[1:], None)
 
     def ordered_version(self, tables: Sequence[Table], key: bytes) -> str:
         """As `content_version`, of tables as sequences of rows, in the order in which DuckDB reads them.
 
-        It takes a fraction of the time. Tables with the same one have the same content. Tables with different ones may
-        differ in the order of rows alone.
+        It takes a fraction of the time. Tables with the same version have the same content. Tables with different
+        versions may differ only in the order of rows.
         """
         return hash_content([self._digest_in_order(table) for table in tables], key)
 
     def identify(self, read: Sequence[str]) -> Any:
-        """What tells the content of something that a session noted that it read from any other content: plain values,
-        of tables the digests of their columns in the order of rows. Raises ValueError if sessions note no such thing.
+        """Plain values that identify the content of a noted object; for tables, the digests of their columns in the
+        order of rows. Raises ValueError for a kind that sessions do not note.
         """
         match read:
             case ["table", zone, schema, name]:
@@ -497,7 +498,7 @@ class Session:
         raise ValueError("no session notes such a thing")
 
     def has_lists(self, read: Sequence[str]) -> bool:
-        """Whether something that a session noted is a table with lists, packed or not, which take long to hash."""
+        """Whether a noted object is a table with lists, packed or not, which take long to hash."""
         match read:
             case ["table", zone, schema, name]:
                 kinds = self.columns(Table(Zone(zone), schema, name)).values()
@@ -508,8 +509,9 @@ class Session:
         return self.compute_once(("in order", table), partial(self._recall_digests, table))
 
     def _recall_digests(self, table: Table) -> Digests:
-        """The digests of a table in the order of its rows. If it is large, and in a file, this process remembers them
-        with the version of the file, which takes less time to compute: a file with that version has the same table."""
+        """The digests of a table in the order of its rows. For a large table in a file, this process remembers the
+        digests with the version of the file, which takes less time to compute: a file with that version has the same
+        table."""
         file = self._files.get(table.zone)
         with self.translate_errors(_IN_ORDER):
             version = file.find_version() if file and self._is_large_in(file, table) else None
@@ -519,8 +521,8 @@ class Session:
             digests = _remembered.get((version, table))
         if digests is None:
             digests = self._digest_columns(_IN_ORDER, table)
-            # What a session has just written was not read from the file. Nor was it with certainty if the file has
-            # changed meanwhile, in spite of DuckDB's lock.
+            # A table that a session has just written was not read from the file. If the file has changed meanwhile, in
+            # spite of DuckDB's lock, the table may not have been read from it either.
             if file.read_only and file.hash() == version:
                 with _remembering:
                     _remembered[version, table] = digests
@@ -529,7 +531,7 @@ class Session:
         return digests
 
     def _is_large_in(self, file: HeldFile, table: Table) -> bool:
-        """Whether it takes much longer to hash a table, which is committed, than the whole file."""
+        """Whether hashing a committed table takes much longer than hashing the whole file."""
         if self._in_transaction and not file.read_only:
             return False
         return self.count(table) * len(self.columns(table)) * _BYTES_FOR_A_VALUE > file.size
@@ -537,15 +539,15 @@ class Session:
     def _digest_columns(self, name: Source, table: Table | Fragment) -> Digests:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
-        # The sorted versions of tables that are published have decimals as texts.
+        # The sorted versions of published tables have decimals as texts.
         plain = {column: is_plain(kind, decimals=name is _IN_ORDER) for column, kind in columns.items()}
         batches = self.batches(name, count_rows_at_a_time(len(columns)), table=table, columns=plain)
         rows, digests = digest_columns(batches, len(columns))
         return table.name if isinstance(table, Table) else "", list(columns.items()), rows, digests
 
     def sum_digests(self, table: Table | Fragment, columns: list[str], salt: str = "") -> tuple[int, ...]:
-        """The number of rows of a table, and the sums of the digests of some columns of each, after a salt, as a
-        content version is made of. Of large tables, they are computed in less time than DuckDB takes."""
+        """The number of rows of a table, and the sums of the digests of some columns of each row, after a salt, as in a
+        content version. For large tables, this takes less time than in DuckDB."""
         if self.count(table) < LARGE or len(salt) % 64:
             return self.row("warehouse/multiset_hash", {"salt": salt}, table=table, columns=columns)
         batches = self.batches(_ROW_TEXTS, count_rows_at_a_time(1), table=table, columns=columns)
@@ -560,14 +562,15 @@ class Session:
         *,
         as_stored: bool = False,
     ) -> duckdb.DuckDBPyConnection:
-        """Run a statement, which may name only tables of the session's zones; `as_stored`, never the copies of them."""
+        """Run a statement, which may name only tables of the session's zones; `as_stored` reads the tables, never their
+        copies."""
         self._require_seen(name, names)
         text = prefix + render(name, names if as_stored else self._find_held(names))
         with self.translate_errors(name):
             return self._connection.execute(text, dict(values) if values else None)
 
     def _find_held(self, value: Any) -> Any:
-        """A value with copies in place of the tables that are held."""
+        """A value with copies in place of held tables."""
         if not self._held:
             return value
         if isinstance(value, Table):
@@ -589,14 +592,14 @@ class Session:
 
     @contextmanager
     def translate_errors(self, name: Source) -> Iterator[None]:
-        """Raise what DuckDB refuses inside the block as WarehouseError, as `run` does."""
+        """Raise DuckDB's errors inside the block as WarehouseError, as `run` does."""
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if cause := find_passing_cause(error):
                 raise TransientError(f"statement {name} failed: {cause}") from None
             of_files = isinstance(error, duckdb.IOException | OSError) and Zone.CONFIDENTIAL not in self.zones
-            # Of a table or column that is not there, the message has the statement, and names that resemble it.
+            # For a missing table or column, the message quotes the statement, and names that resemble the missing one.
             of_names = isinstance(error, duckdb.CatalogException | duckdb.BinderException)
             if of_names or self._on_servers or (Zone.CONFIDENTIAL in self._attached and not of_files):
                 raise WarehouseError(f"statement {name} failed: {name_error(error)}") from None
@@ -609,13 +612,15 @@ class Warehouse(ConfigurableResource):
     Attributes:
         folder: the folder of the database files.
         memory_limit: the memory limit of each session, in DuckDB's notation; beyond it DuckDB spills to disk.
-        threads: the number of threads of each session; 0 for one if all it reads is small, and all cores otherwise.
+        threads: the number of threads of each session; 0 for one thread if all its data are small, and all cores
+            otherwise.
         spill_folder: the parent of the folders that sessions spill into; empty for `spill/` inside `folder`.
         patience: the number of seconds that a session waits for a database in use by another process.
-        lake: where the Parquet files lie of each zone that is kept in a lake: a folder, or `s3://bucket/prefix`. All
-            other zones are DuckDB files.
-        object_storage: the address of the S3 server, such as `http://host:8333`; empty for that of Amazon.
-        authorities: the file with the certificates of those who may sign the S3 server's; empty for the system's.
+        lake: the place of the Parquet files of each zone in a lake: a folder, or `s3://bucket/prefix`. All other zones
+            are DuckDB files.
+        object_storage: the address of the S3 server, such as `http://host:8333`; empty for Amazon's.
+        authorities: the file with the certificates of the authorities that may sign the S3 server's certificate; empty
+            for the system's.
         by_statistics: whether statements skip rows by stored minima, maxima and counts (see `relying_on_statistics`).
     """
 
@@ -630,15 +635,16 @@ class Warehouse(ConfigurableResource):
     by_statistics: bool = False
 
     def relying_on_statistics(self) -> "Warehouse":
-        """This warehouse, for tables that are too large to be read as a whole for every piece of them.
+        """This warehouse, for tables that are too large to be read completely for each of their pieces.
 
-        Whoever can write a zone could forge its stored minima, maxima and counts, and hide rows from statements.
+        An attacker who can write a zone could forge its stored minima, maxima and counts, and so hide rows from
+        statements.
         """
         return Warehouse(**{**dict(self), "by_statistics": True})
 
     def in_one_thread(self) -> "Warehouse":
         """This warehouse, for sessions whose long statements take rows as they come, so that a second thread would only
-        ask whether the first one has ended."""
+        poll for the end of the first."""
         return Warehouse(**{**dict(self), "threads": 1})
 
     @property
@@ -647,14 +653,14 @@ class Warehouse(ConfigurableResource):
         return False
 
     def noting(self, reads: set[Read]) -> "Warehouse":
-        """This warehouse, which must be held, with sessions that note what they read."""
+        """This warehouse, which must be held, with sessions that note the objects that they read."""
         raise ValueError("what changes between two sessions is not noted")
 
     def path(self, zone: Zone) -> Path:
         return Path(self.folder) / zone.database
 
     def holds(self, zone: Zone) -> bool:
-        """Whether anything has been written to a zone. Raises WarehouseError if a zone in a lake cannot be opened."""
+        """Whether a zone was ever written. Raises WarehouseError if a zone in a lake cannot be opened."""
         return self._storage(zone).holds(self.session)
 
     @contextmanager
@@ -665,11 +671,11 @@ class Warehouse(ConfigurableResource):
         folder: Path | None = None,
         source_bytes: int | None = None,
     ) -> Iterator[Session]:
-        """Open a connection to the named zones only. This sets the umask of the process to 077, and has it leave no
-        core file when it crashes.
+        """Open a connection to only the named zones. This sets the umask of the process to 077, and prevents core files
+        of its crashes.
 
-        Zones that are read stay the same until the session ends: nobody writes a file meanwhile, and a lake is seen in
-        its state at the beginning.
+        Zones that are read stay the same until the session ends: no process writes a file meanwhile, and a lake is read
+        in its state at the beginning.
 
         Args:
             reads: zones that are attached read-only; each must have been written before.
@@ -679,8 +685,8 @@ class Warehouse(ConfigurableResource):
             source_bytes: the size of the source that fills the confidential zone; None if it is not known.
 
         Raises:
-            TransientError: if a server cannot be reached, which is tried several times, or another process holds a
-                zone for longer than `patience`.
+            TransientError: if a server cannot be reached after several tries, or another process holds a zone for
+                longer than `patience`.
             WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
                 users other than the owner have any access to the folder or to the storage of a zone; or if DuckDB
                 refuses a setting or an extension.
@@ -695,7 +701,7 @@ class Warehouse(ConfigurableResource):
     def _open(
         self, storages: Sequence[Storage], written: Sequence[Storage], folder: Path | None, threads: int
     ) -> tuple[ExitStack, Session]:
-        """A session, and what is to be closed after it. Errors: see `session`."""
+        """A session, and the stack to close after it. Errors: see `session`."""
         zones = {storage.zone for storage in (*storages, *written)}
         with ExitStack() as opened:
             connection, held = opened.enter_context(self._attach(storages, written, folder, threads))
@@ -714,7 +720,7 @@ class Warehouse(ConfigurableResource):
     def _count_threads(
         self, read: Sequence[Storage], written: Sequence[Storage], folder: Path | None, source_bytes: int | None
     ) -> int:
-        """One thread if all that a session reads is small; all cores if not, or if that is not known."""
+        """One thread if all data that a session reads are small; all cores if not, or if their size is not known."""
         storages = [*read, *written]
         fills = written and (folder or [storage.zone for storage in storages] == [Zone.CONFIDENTIAL])
         if (fills and source_bytes is None) or not all(storage.paths for storage in storages):
@@ -724,7 +730,7 @@ class Warehouse(ConfigurableResource):
 
     @contextmanager
     def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
-        """This warehouse with zones that stay the same until the block ends. Parameters and errors: see `session`."""
+        """This warehouse, with zones that stay the same until the block ends. Parameters and errors: see `session`."""
         with self.session(reads=reads, folder=folder) as session:
             snapshot = _WarehouseSnapshot(**dict(self))
             snapshot.take(session, folder)
@@ -734,9 +740,10 @@ class Warehouse(ConfigurableResource):
     def in_turns(self) -> Iterator["Warehouse"]:
         """This warehouse, for a stage that reads the public zone often and briefly, and writes in between.
 
-        Its sessions that read that zone alone are connections beside one, which ends with the first of them that ends
-        after `_TURN`, before a session of another kind, and with the block. Whoever keeps it busy otherwise must not
-        let it wait, because an open session keeps other processes from writing.
+        Sessions that read only the public zone are connections beside a shared session. The shared session ends with
+        the first of them that ends after `_TURN`, before a session of another kind, and with the block. A stage that
+        does other work must not leave the shared session open meanwhile, because an open session keeps other processes
+        from writing.
         """
         turns = _WarehouseInTurns(**dict(self))
         try:
@@ -764,10 +771,10 @@ class Warehouse(ConfigurableResource):
         return Path(self.spill_folder or Path(self.folder) / "spill")
 
     def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removal:
-        """Remove for good the data that were deleted from a zone, or replaced in it, longer than `age` ago.
+        """Remove permanently the data that were deleted or replaced in a zone longer than `age` ago.
 
-        A file is rewritten as a whole. Of a lake, files and their keys are deleted; a session that has been open for
-        longer than `age` may fail then. Raises TransientError if another process holds the zone for over `patience`.
+        A file is rewritten completely. In a lake, files and their keys are deleted, and a session that has been open
+        for longer than `age` may fail. Raises TransientError if another process holds the zone for over `patience`.
         """
         return self._storage(zone).compact(self.session, age)
 
@@ -780,10 +787,10 @@ class Warehouse(ConfigurableResource):
     def _attach(
         self, read: Sequence[Storage], written: Sequence[Storage], folder: Path | None, threads: int
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Mapping[Zone, HeldFile]]]:
-        """A connection with these zones attached, which reaches nothing else if it is confined (see `session`), and by
-        zone the files that are read."""
+        """A connection with these zones attached, which reaches no other files if it is confined (see `session`), and
+        by zone the files that are read."""
         _keep_private()
-        # In one order, whoever writes which: two processes never hold a file each that the other one waits for.
+        # Always in one order, so that two processes never each hold a file for which the other waits.
         home, storages = Path(self.folder), sorted([*read, *written], key=lambda storage: storage.zone)
         try:
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -808,7 +815,7 @@ class Warehouse(ConfigurableResource):
                 open_instance = partial(self._open_instance, storages, 1 if alone else SESSIONS, confinement, threads)
                 connection = opened.enter_context(borrow_instance(settings, open_instance))
             else:
-                # From a server, a confined session attaches nothing.
+                # A confined session cannot attach a zone on a server, so it is confined after attaching.
                 connection = self._open_instance(storages, 1, "", threads, opened).pop()
             for storage in storages:
                 if file := storage.attach(connection, read_only=storage in read):
@@ -824,7 +831,8 @@ class Warehouse(ConfigurableResource):
     def _open_instance(
         self, storages: Sequence[Storage], sessions: int, confinement: str, threads: int, opened: ExitStack
     ) -> list[duckdb.DuckDBPyConnection]:
-        """Connections to a new instance of DuckDB, with the extensions that the storages need and nothing attached."""
+        """Connections to a new instance of DuckDB, with the extensions that the storages need and without attached
+        databases."""
         try:
             spill_folder = opened.enter_context(create_spill_folder(self._spill))
         except OSError as error:
@@ -843,7 +851,8 @@ class Warehouse(ConfigurableResource):
             for extension in needed:
                 connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
             connection.execute(render(_STORE_SIMPLY))
-            # A confined instance takes no settings, also none of a connection. One thread computes nothing ahead.
+            # A confined instance accepts no settings, not even for a connection. With one thread, no result is computed
+            # ahead.
             connections = [opened.enter_context(closing(connection.cursor())) for _ in range(sessions)]
             if threads > 1:
                 for each in connections:
@@ -868,7 +877,7 @@ class Warehouse(ConfigurableResource):
 
 
 class _WarehouseSnapshot(Warehouse):
-    """A warehouse whose sessions are connections beside one that is open all the time."""
+    """A warehouse whose sessions are connections beside a session that is always open."""
 
     _session: Session = PrivateAttr()
     _folder: Path | None = PrivateAttr()
@@ -894,7 +903,7 @@ class _WarehouseSnapshot(Warehouse):
         folder: Path | None = None,
         source_bytes: int | None = None,
     ) -> Iterator[Session]:
-        """Raises ValueError if it would write a zone, or reach another zone or another folder."""
+        """Raises ValueError if the session would write a zone, or reach another zone or another folder."""
         if writes or folder not in (None, self._folder) or not self._session.zones.issuperset(reads):
             raise ValueError("a held warehouse is read, and only the zones and the folder that it was opened with")
         with self._session.open_sibling(reads, set() if self._reads is None else self._reads) as session:
@@ -902,7 +911,7 @@ class _WarehouseSnapshot(Warehouse):
 
 
 class _WarehouseInTurns(Warehouse):
-    """A warehouse whose sessions are connections beside one that is opened anew every now and then."""
+    """A warehouse whose sessions are connections beside a session that is reopened from time to time."""
 
     _opened: ExitStack = PrivateAttr(default_factory=ExitStack)
     _session: Session | None = PrivateAttr(default=None)
@@ -945,30 +954,29 @@ def _quote_list(texts: Iterable[object]) -> Fragment:
 
 
 def _keep_private() -> None:
-    """Set the umask of this process to 077 permanently, so that only their owner can access new files, and have it
-    leave no core file.
+    """Set the umask of this process to 077 permanently, so that only their owner can access new files, and prevent core
+    files.
 
     DuckDB creates databases, logs (`.wal`) and temporary files at any time and from its own threads, so callers cannot
     set their modes. The umask belongs to the whole process: a session that restored it at its end would widen it for
-    sessions in other threads. Files for others to read get their mode one by one (`placement`).
+    sessions in other threads. Files for other users get their modes individually (`placement`).
     """
     os.umask(0o077)
     forbid_core_files()
 
 
 def _refuse_additions(connection: duckdb.DuckDBPyConnection, storages: Sequence[Storage]) -> None:
-    """Refuse a zone that carries anything but tables and views as Stirred writes them.
+    """Refuse a zone with other entries than tables and views as Stirred writes them.
 
-    A text in a column with a collation equals others than itself. What is computed could know the statement that reads
+    A text in a column with a collation can equal other texts. A computed value could depend on the statement that reads
     it (`current_query`), and so show the gates other values than the publication. A table has columns of plain types
-    and, in the ledger, keys; a view puts the rows of tables of its zone together, or in the public one, joins them by
-    name.
+    and, in the ledger, keys; a view combines the rows of tables of its zone or, in the public zone, joins them by name.
 
-    Macros and comments of columns are not looked for, which takes DuckDB longer than all the rest: neither such views
-    nor Stirred's statements call a function of a zone, or read a comment.
+    Macros and comments of columns are not searched, which would take DuckDB longer than all the rest: neither such
+    views nor Stirred's statements call a function of a zone or read a comment.
 
-    Raises WarehouseError for any other table or view, for an index, a sequence or a type, and for a name that an error
-    could not quote without being taken for that of a lost server.
+    Raises WarehouseError for any other table or view, for an index, a sequence or a type, and for a name that would
+    make an error that quotes it look like the error of a lost server.
     """
     names = {storage.zone.value: storage.name for storage in storages}
     if not names:

@@ -2,7 +2,7 @@
 once; internal.
 
 It is in this package because the settings of Dagster's instance name it, and a checkout and an installation call only
-this package by the same name. The webserver and the daemon load it too, so it imports nothing but Dagster.
+this package by the same name. The webserver and the daemon load it too, so it imports only Dagster.
 """
 
 from dagster import DagsterRun, DagsterRunStatus, QueuedRunCoordinator, SubmitRunContext
