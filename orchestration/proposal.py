@@ -715,7 +715,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _comment(text: str) -> str:
-    """A YAML comment. Characters other than a line feed also end a comment, and the text after them would be declared."""
+    """A YAML comment. Characters besides a line feed also end a comment, and text after them would be declared."""
     return f"# {show_line(text)}"
 
 
