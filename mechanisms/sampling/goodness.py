@@ -1,4 +1,4 @@
-"""A chi-square test of whether draws fit their stated distributions, for the gates on the draws of a release."""
+"""A chi-square test of draws against their stated distributions, for the gates on the draws of a release."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ those of the continuous distribution, rounded; the probability of a bin is then 
 class Fit:
     """Pearson's statistic, with the threshold that it exceeds with no more than a stated probability: k + 2√(kt) + 2t
     with k degrees of freedom and t = ln(1 / probability) (Laurent and Massart, 2000, Lemma 1). With fewer than two
-    bins, nothing is tested."""
+    bins, there is no test."""
 
     statistic: float
     threshold: float
@@ -68,14 +68,14 @@ def bin_draws(values: NDArray[np.int64], distribution: Distribution) -> BinCount
 def bin_answers(
     noisy: NDArray[np.int32], positions: NDArray[np.int64], counts: NDArray[np.int64], distribution: DiscreteGaussian
 ) -> BinCounts:
-    """As `bin_draws`, of the noise of answers. The exact answers are the sums of counts at these positions of `noisy`,
+    """As `bin_draws`, for the noise of answers. The exact answers are the sums of counts at these positions of `noisy`,
     and 0 at all others."""
     from mechanisms.sampling.kernels import count_differences_by_bin
 
     edges, probabilities = _cut(distribution)
     # Integers of one type are compared several at a time.
     own = noisy.dtype if np.array_equal(edges, edges.astype(noisy.dtype)) else edges.dtype
-    # Counts that were read may be read-only, which is another type, to be compiled again.
+    # Stored counts may be read-only, a different type, for which the kernel would be compiled again.
     counts = np.require(counts, np.int64, ["C", "W"])
     observed = count_differences_by_bin(noisy.astype(own, copy=False), positions, counts, edges.astype(own))
     return BinCounts(observed.astype(np.float64), len(noisy) * probabilities)

@@ -2,7 +2,7 @@
 
 **The guarantee.** Consecutive words are the digits of a real number U, uniform on [0, 1), in base 2^64. A draw is the
 integer x with F(x − 1) <= U < F(x), which has probability F(x) − F(x − 1) exactly; each distribution gives rigorous
-bounds of its F. Nothing is rounded; digits are read only as far as they are needed.
+bounds of its F. There is no rounding; digits are read only as needed.
 
 **Why one word is nearly always enough.** After one word u, U is only known to satisfy u <= 2^64·U < u + 1. Let
 c(x) = floor(2^64·F(x)). No F(x) is a multiple of 2^−64 (its bounds are tightened until they show this), so F(x) lies
@@ -38,8 +38,8 @@ class Symmetric(Hashable, Protocol):
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
         """Bounds of F(0), F(1), … at `precision` binary places, without end. A greater precision tightens them. The
-        lower bound is less than 1 even where F is 1, so that the digits that follow the word 2^64 − 1 decide, as in an
-        endless tail."""
+        lower bound is less than 1 even where F is 1, so digits after the word 2^64 − 1 decide, as in an endless
+        tail."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Table:
         floors: uint64, shape (2·half,), ascending: c(x) for x = −half, …, half − 1, from 0 to the greatest word.
         guide: uint32: for each value of a word's leading bits, the index of the first floor not less than the least
             such word.
-        shift: how many bits follow the leading ones.
+        shift: the number of bits after the leading ones.
     """
 
     floors: Words
@@ -85,8 +85,8 @@ def sample(distribution: Symmetric, count: int, source: WordSource, word_bits: i
 def sample_at(
     distribution: Symmetric, positions: NDArray[np.int64], source: NumberedWords, word_bits: int = WORD_BITS
 ) -> NDArray[np.int64]:
-    """The draws of some positions, shape (positions,). The draw of a position depends on no other: it takes the word of
-    its position, and words `after` it while it is undecided."""
+    """The draws of some positions, shape (positions,). The draw of a position depends on no other: the draw takes the
+    word of its position, and words `after` it while undecided."""
     from mechanisms.sampling.kernels import look_up
 
     table = tabulate(distribution, word_bits)

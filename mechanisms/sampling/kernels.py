@@ -35,7 +35,7 @@ def count_by_bin(values, edges):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_differences_by_bin(values, positions, subtracted, edges):  # type: ignore[no-untyped-def]
-    """The same of values less what is subtracted from some of them; a position can be given several times."""
+    """The same for values, some of them less the numbers `subtracted`; a position can be given several times."""
     counts, sums = count_by_bin(values, edges), np.zeros(values.size, dtype=np.int64)
     for place in range(positions.size):
         sums[positions[place]] += subtracted[place]

@@ -17,13 +17,13 @@ from mechanisms.sampling.stream import NumberedWords, RandomStream, WordSource
 LARGEST_TABULATED_VARIANCE = 2**35
 LARGEST_TABULATED_SCALE = 2**15
 """Up to this σ² or t, the table for inversion has fewer than 2^22 entries. Wider noise is drawn by rejection: tens of
-thousands a second instead of about a hundred million."""
+thousands of draws a second instead of about a hundred million."""
 
 LARGEST_CAP = 2**21 - 2
 """Up to this D, the table has fewer than 2^22 entries."""
 
 DIGITS = 6
-"""Significant digits to which a probability is rounded up: as many as a δ is written with."""
+"""Significant digits to which a probability is rounded up, as in a written δ."""
 
 LEAST_PROBABILITY = Fraction(1, 10**300)
 """Smaller probabilities are rounded up to this one."""
@@ -261,7 +261,7 @@ Distribution = DiscreteGaussian | DiscreteLaplace | CappedLaplace
 
 @dataclass(frozen=True)
 class Perturbation:
-    """Noise that is no sum: its distribution depends on the count, and `exact_variance` is its greatest variance."""
+    """Noise that is not added: its distribution depends on the count, and `exact_variance` is its greatest variance."""
 
     name: str
     exact_variance: Decimal
@@ -289,9 +289,9 @@ class Noise:
 
 
 class NumberedNoise:
-    """The noise of a draw whose queries have more answers than are read: each number depends on the query and the
-    answer's number alone, so that the answers that are read are those of the complete draw. Arguments are as of
-    `Noise`; every distribution has a table."""
+    """The noise of a draw whose queries have more answers than are read: each number depends only on the query and the
+    answer's number, so the answers read are those of the complete draw. Arguments are as in `Noise`; every distribution
+    has a table."""
 
     def __init__(self, mechanism: str, distributions: Mapping[str, DiscreteGaussian], key: bytes) -> None:
         if wide := [query for query, own in distributions.items() if own.variance > LARGEST_TABULATED_VARIANCE]:

@@ -23,7 +23,7 @@ FINEST_DEVIATION = 2**14
 """The largest σ in steps of the table. Noise with a greater σ is tabulated in steps greater than 1 but below σ/8192."""
 
 DEVIATIONS = 37
-"""How far the table reaches, in σ. exp(−37²/2) is near the least value that a double can hold."""
+"""The reach of the table, in σ. exp(−37²/2) is near the least value that a double can hold."""
 
 _NEARLY_CONTINUOUS = 4.0
 _LEAST_WEIGHT = 1e-300
@@ -207,9 +207,9 @@ def half_width(noise: Uncapped, cells: int, coverage: Fraction) -> int:
     noisy sum ± m contains the true sum with at least this probability.
 
     For one noise, rigorous bounds decide. For a sum, m follows from a table in double precision, whose probabilities
-    have errors below 10^−12: the true m can differ only if P(|X| <= m) or P(|X| <= m − 1) is as near to the coverage as
-    that. If σ of the sum is above 2^14, the table has steps of more than 1 but less than σ/8192, and m is a whole
-    number of steps.
+    have errors below 10^−12: the true m can differ only if P(|X| <= m) or P(|X| <= m − 1) is that near to the coverage.
+    If σ of the sum is above 2^14, the table has steps of more than 1 but less than σ/8192, and m is a whole number of
+    steps.
     """
     if not 0 < coverage < 1:
         raise ValueError("the coverage of an interval is strictly between 0 and 1")
@@ -272,7 +272,7 @@ def least_budget(
 
 
 def unit_of(parts: Iterable[Fraction]) -> Fraction:
-    """A unit of which every part of a budget is a multiple, of a millionth or less; a billionth if it would be finer.
+    """A unit of at most a millionth of which every part of a budget is a multiple; a billionth if it would be finer.
     With multiples of it, the sum of the parts, their shares of it, and the shares of sums of them can be declared."""
     denominator = math.lcm(MILLION, *(part.denominator for part in parts))
     return Fraction(1, denominator if denominator <= BILLION else BILLION)

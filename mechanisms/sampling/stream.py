@@ -1,4 +1,4 @@
-"""A draw's random stream: AES-256-CTR read as 64-bit words, in blocks, and never too far; and coins shown by words."""
+"""A draw's random stream: AES-256-CTR read as 64-bit words, in blocks, and never too far; and coins from words."""
 
 from dataclasses import dataclass
 from fractions import Fraction

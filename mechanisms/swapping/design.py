@@ -1,8 +1,8 @@
 """A swapping design: the roles of the variables, the swap rates, and the DP specification that follows from them.
 
-A record's rate never depends on its swap values. Between two data sets of one universe, these are what differs, so a
-rate that followed from them (or from a score that counts them, such as how rare a household is in its block) would
-differ too, and with it the rates of other records, whose number has no bound.
+A record's rate never depends on its swap values. Two data sets of one universe differ in these values, so a rate that
+followed from them (or from a score that counts them, such as the rarity of a household in its block) would differ too,
+and with it the rates of other records, whose number has no bound.
 
 Source: Bailie, Gong and Meng, Proposition 4, Definition 2, Theorem 1 and Appendix C.2. The loss is in
 `mechanisms.swapping.loss`.
@@ -24,9 +24,9 @@ from mechanisms.swapping.response import Response, loss_of_responses
 class Case:
     """The swap rate of the records that fit some conditions; without conditions, of all.
 
-    By variable, in alphabetical order, `when` has the values that fit; `at_most` says how many records may share the
-    values that rarity is counted by, None any number. The rate is strictly between 0 and 1, or `EXEMPT` for records
-    that are never selected.
+    By variable, in alphabetical order, `when` has the values that fit; `at_most` is the most records that may share the
+    values by which rarity is counted, None for any number. The rate is strictly between 0 and 1, or `EXEMPT` for
+    records that are never selected.
     """
 
     when: tuple[tuple[str, tuple[Any, ...]], ...]
@@ -47,14 +47,15 @@ class Rates:
     """The swap rates of all records: a single one, or rates that vary between strata or records.
 
     Attributes:
-        cases: the first that fits a record gives its rate; if `epsilon` is given, only that of exempt records.
+        cases: the first that fits a record gives its rate; if `epsilon` is given, there is only a case for exempt
+            records.
         rarity_of: the holding variables by which rarity is counted; None for the whole combination of holding values.
         epsilon: the ε that every stratum attains with the smallest rate that gives it; None if the cases give rates.
         is_single: whether the rate was declared as one number. A swap with a single rate is plain, and its draw id
             differs from the one of a swap whose only case has the same rate.
 
-    Raises ValueError if there are neither cases nor an ε, or other cases than that of exempt records beside an ε; or if
-    a case, or `rarity_of`, could never count.
+    Raises ValueError if there are neither cases nor an ε, or an ε with cases other than the one for exempt records; or
+    if a case, or `rarity_of`, could never have an effect.
     """
 
     cases: tuple[Case, ...] = ()
@@ -102,7 +103,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class SecondStir:
-    """A second swap, with p₂, after the first, by some of its match variables in alphabetical order."""
+    """A second swap, with p₂, after the first, by some of the first's match variables, in alphabetical order."""
 
     match: tuple[str, ...]
     swap_rate: Fraction
@@ -113,7 +114,7 @@ class SecondStir:
 
 @dataclass(frozen=True)
 class SwapLosses:
-    """The losses of a swap with varying rates, a second stir or noise before it. `charged` is that of the
+    """The losses of a swap with varying rates, a second stir or noise before it. `charged` is the loss of the
     specification, in the universes that the invariants induce, `noise` is ε_R, and `finer` is the loss in universes
     that also fix `SwappingDesign.finer_invariant`; None if the charge is for the finest."""
 
@@ -126,7 +127,7 @@ class SwapLosses:
 
 @dataclass(frozen=True)
 class SwappingDesign:
-    """What is swapped, within which strata, and how often.
+    """The swapped variables, the strata, and the rates.
 
     Variables of one role are stored in alphabetical order, so that designs with the same meaning are equal.
 
@@ -140,7 +141,7 @@ class SwappingDesign:
         noise: randomized response on all holding variables that are not matched on, before the swap.
 
     Raises DesignError if no variable is swapped or none is held, a variable has two roles, a rate is not strictly
-    between 0 and 1, or no loss is known for what is combined.
+    between 0 and 1, or no loss is known for the combination.
     """
 
     unit: str
@@ -287,7 +288,7 @@ class SwappingDesign:
 
     @property
     def finer_invariant(self) -> str:
-        """What is fixed besides, in words, in the universes of `SwapLosses.finer`."""
+        """The additional invariant, in words, of the universes of `SwapLosses.finer`."""
         if self.noise:
             return f"the number of {self.unit}s by {_listed(self.holding)}"
         return f"the number of {self.unit}s by {_listed((*self.match, *self.swap))}"
@@ -316,7 +317,7 @@ class SwappingDesign:
         }
 
     def losses(self, first: StirLoss, second: StirLoss | None) -> SwapLosses:
-        """The losses of the whole from those of its stirs (`docs/mechanisms/swapping-extensions.md`)."""
+        """The losses of the whole swap from those of its stirs (`docs/mechanisms/swapping-extensions.md`)."""
         noise = loss_of_responses(self.noise) if self.noise else None
         charged = (second or first).loss if noise is None else noise
         if noise is None and second is None:
@@ -348,7 +349,7 @@ class SwappingDesign:
 
     def specification_of_noise_after(self, dataset: str, tables: Loss) -> Specification:
         """The DP specification of tables with noise that are counted from withheld swapped data, where `tables` is the
-        loss for a change of one counted record. It is for universes that fix the sizes of strata only, and for a change
+        loss for a change of one counted record. It is for universes that fix only the sizes of strata, and for a change
         of all of a record's values: two swapped records then differ."""
         flavor = self.specification(dataset, PureLoss()).flavor
         sizes = f"the number of {self.unit}s by {_listed(self.match)}"

@@ -3,11 +3,11 @@
 In a stratum of n records, a permutation that moves m of them has the probability p^m (1 − p)^(n − m) / (Z d(m)), where
 d counts derangements and Z = 1 − n p (1 − p)^(n − 1), because a single selected record is never moved (Algorithm 1 of
 Bailie, Gong and Meng). If two records exchange their swap values, the same output comes from a permutation that moves
-other records, so that the likelihood ratio depends on the numbers that are moved alone. Two data sets that differ so
-are at distance 2, so that Theorem 1 bounds the logarithm by 2ε.
+other records, so the likelihood ratio depends only on the numbers of moved records. Two such data sets are at distance
+2, so Theorem 1 bounds the logarithm by 2ε.
 
-Here the attacker sees which record got which value. Tables show less, as records with equal values look alike in them;
-so the bound holds for tables too, and their ratios are no greater than the greatest of these.
+Here the attacker sees which record got which value. Tables show less, because they do not distinguish records with
+equal values. So the bound also holds for tables, and their ratios do not exceed the greatest of these.
 """
 
 import math
@@ -37,7 +37,7 @@ def compute_log_ratios(
     """
     first, second = pairs.T
     fixed = permutation == np.arange(len(permutation))
-    # The record that got the value of one got that of the other.
+    # In the other world, the record that got the value of one got the value of the other.
     fixed_then = (permutation[first] == second).astype(np.int64) + (permutation[second] == first)
     moved = len(permutation) - int(fixed.sum())
     moved_then = moved + fixed[first].astype(np.int64) + fixed[second] - fixed_then

@@ -22,7 +22,7 @@ EXEMPT = Fraction(0)
 """The rate of records that are never selected."""
 
 FINEST = 10**6
-"""The denominator of the rates among which one that attains a given ε is sought."""
+"""The denominator of the rates searched for one that attains a given ε."""
 
 _EXACT_UP_TO = 40
 
@@ -84,7 +84,7 @@ def derangement_number(size: int) -> int:
 
 @dataclass(frozen=True)
 class Stir:
-    """Who is swapped with whom, and how often: strata and swap rates of all groups of records.
+    """The strata and swap rates of all groups of records.
 
     A *group* consists of records with the same holding values, or is a whole stratum. `stratum` and `rate_class`, of
     shape (groups,), have the number of each group's stratum, ascending from 0, and the position of its rate. Records
@@ -111,8 +111,8 @@ class Stir:
 
 @dataclass(frozen=True)
 class StirLoss:
-    """What a stir costs, and on what that depends: b, the largest stratum that counts (0 if none does), the number of
-    exempt records, and the range of the rates in strata that count."""
+    """The loss of a stir, and the numbers that determine it: b, the largest stratum that counts (0 if none does), the
+    number of exempt records, and the range of the rates in strata that count."""
 
     strata: int
     largest_stratum: int

@@ -21,7 +21,7 @@ from mechanisms.swapping.response import Response, respond
 
 VERSION = 2
 """The mechanism's version. Increase it only when the same stream would give another result. It is 2 since codes number
-the values of variables in alphabetical order, whatever the order of declarations."""
+the values of variables in alphabetical order, independently of the order of declarations."""
 
 Codes = NDArray[np.int32]
 Counts = NDArray[np.int64]
@@ -123,7 +123,7 @@ def permute_strata(
     Args:
         starts: shape (strata + 1,): stratum m holds the records from `starts[m]` up to `starts[m + 1]`.
         values: shape (records,): the swap value of each record.
-        rates: the swap rates, strictly between 0 and 1, or `EXEMPT` beside another one.
+        rates: the swap rates, strictly between 0 and 1; `EXEMPT` only with another one.
         rate_class: shape (records,): the position of each record's rate; the first one by default.
     """
     if rate_class is None:
@@ -186,8 +186,8 @@ def find_firsts(codes: Codes) -> NDArray[np.intp]:
 
 
 def measure_strata(table: Contingency) -> tuple[int, int]:
-    """How many strata there are, and b: the size of the largest stratum with two distinct records, those of two cells;
-    0 if there is none."""
+    """The number of strata, and b: the size of the largest stratum with two distinct records, those of two cells; 0 if
+    there is none."""
     firsts = find_firsts(table.stratum)
     cells = np.diff(firsts, append=len(table.stratum))
     sizes = np.add.reduceat(table.count, firsts)
@@ -232,11 +232,11 @@ def count_cells(keys: NDArray[np.int64]) -> tuple[Codes, Codes, Counts]:
 
 @njit(cache=True, nogil=True)
 def _tally(ends, swap, tally, counts, cells_of):  # type: ignore[no-untyped-def]
-    """Count records with the same holding value by swap value, and return how many cells there are.
+    """Count records with the same holding value by swap value, and return the number of cells.
 
     Records are not sorted, only the cells of each holding value, whose records end at `ends`. The first swap values are
     replaced by those of the cells, ascending for each holding value; their counts, and the number of cells of each
-    holding value, are filled in. `tally` has a 0 for every swap value, and is left so.
+    holding value, are filled in. `tally` has a 0 for every swap value, before and after.
     """
     cells = first = 0
     for group in range(ends.size):
@@ -258,7 +258,7 @@ def _tally(ends, swap, tally, counts, cells_of):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count_sorted(keys, holding, swap):  # type: ignore[no-untyped-def]
-    """Fill in the cells of sorted keys, replace the first keys by their counts, and return how many cells there are."""
+    """Fill in the cells of sorted keys, replace the first keys by their counts, and return the number of cells."""
     cells, last = 0, np.int64(-1)
     for record in range(keys.size):
         key = keys[record]

@@ -19,9 +19,9 @@ _RECORDS_AT_A_TIME = 1 << 20
 
 @dataclass(frozen=True)
 class Response:
-    """Randomized response on one variable, of which a record keeps its value with the probability `keep`. Raises
-    ValueError if the domain has fewer than two values, `keep` is not strictly between 0 and 1, or the exact
-    probabilities are too fine for a random word."""
+    """Randomized response on one variable, whose value a record keeps with the probability `keep`. Raises ValueError if
+    the domain has fewer than two values, `keep` is not strictly between 0 and 1, or the exact probabilities are too
+    fine for a random word."""
 
     variable: str
     keep: Fraction
@@ -56,7 +56,7 @@ def loss_of_responses(responses: Sequence[Response]) -> PureLoss:
 
 def respond(codes: NDArray[np.int32], responses: Sequence[Response], stream: RandomStream) -> None:
     """Randomize the values behind codes, in place. A code is a number in mixed radix: its digits are the positions of
-    the values in their domains, the last variable's first, and what is left above them stays."""
+    the values in their domains, the last variable's first; higher digits stay."""
     place = math.prod(response.size for response in responses)
     for response in responses:
         place //= response.size
@@ -68,8 +68,8 @@ def respond(codes: NDArray[np.int32], responses: Sequence[Response], stream: Ran
 
 
 def shifts(response: Response, count: int, stream: RandomStream, top: int = int(TOP_WORD)) -> NDArray[np.int64]:
-    """By how many positions each response moves its value, shape (count,): 0 with probability `keep`, else uniform.
-    Words, up to `top`, beyond the last whole run of outcomes are drawn again, which makes the others exactly
+    """The number of positions by which each response moves its value, shape (count,): 0 with probability `keep`, else
+    uniform. Words, up to `top`, beyond the last whole run of outcomes are drawn again, which makes the others exactly
     uniform."""
     run = np.uint64((top + 1) // response.outcomes)
     outcome: Words = stream.words(count) // run

@@ -1,9 +1,9 @@
 """Expectations from published numbers alone: counts before a permutation swap, with standard errors, and moved records.
 
-A count is X = Σ f_i g_i over records i: f_i follows from what record i holds (1 if the record is counted, or the number
-of its persons who are), and g_i is 1 if the record's swap values are counted, else 0. A swap gives record i the swap
-values of record σ(i) of its stratum, so that the swapped count is Y = Σ f_i g_σ(i). The sums F = Σ f_i, Σ f_i² and
-G = Σ g_i follow from the invariants.
+A count is X = Σ f_i g_i over records i: f_i follows from the holding values of record i (1 if the record is counted, or
+the number of its counted persons), and g_i is 1 if the record's swap values are counted, else 0. A swap gives record i
+the swap values of record σ(i) of its stratum, so that the swapped count is Y = Σ f_i g_σ(i). The sums F = Σ f_i, Σ f_i²
+and G = Σ g_i follow from the invariants.
 
 The law of σ is the same for every numbering of the records, so first and second moments of Y need only the laws of one
 record and of two. With k selected records of n, and uniform derangements, whose number is d(k), these are:
@@ -18,9 +18,9 @@ E[(Y - FG/n)²] = a (X - FG/n)² + b Σ φ_i² γ_i² + e Σ φ_i² Σ γ_i²,
 
 where A = 1 - 2 p̃ + q + r, B = (p̃ - q + p̃ / (n - 1) - r) / (n - 2), C = (q - 2 p̃ / (n - 1) + r) / ((n - 2) (n - 3)),
 a = A - 2 B + 2 C, b = c - A + 4 B - 6 C and e = p̃ / (n - 1) + C. Both (X - FG/n)² and Σ φ_i² γ_i² have unbiased
-estimates from the swapped data, so the variance has one too. Nothing about the unknown composition is assumed.
+estimates from the swapped data, so the variance has one too. No assumption is made about the unknown composition.
 
-All this was derived for this project. The tests compare it with the enumeration of all outcomes of small strata.
+This derivation is original to this project. The tests compare it with the enumeration of all outcomes of small strata.
 
 A record is *selected* if it takes part in the permutation, and *changed* if it then has other swap values than before.
 A selected record receives the values of another record of its stratum, any of them with the same probability. Among n
@@ -107,14 +107,15 @@ def moments(size: int, swap_rate: Fraction) -> Moments:
 
 
 def laws(size: int, swap_rate: Fraction) -> tuple[Fraction | float, Fraction | float, Fraction | float]:
-    """p̃, q and r: the probabilities that a record moves, that two given ones both do, and that they exchange values."""
+    """p̃, q and r: the probabilities that a record moves, that two given records both move, and that they exchange
+    values."""
     p: Fraction | float = swap_rate if size <= MOST_EXACT else float(swap_rate)
     stays = 1 - p
     # A selection of exactly one record is repeated.
     accepted = 1 - size * p * stays ** (size - 1)
     moves = p * (1 - stays ** (size - 1)) / accepted
     both = p * p / accepted
-    # E[k (k - 1) d(k - 2) / d(k)]: the factor is 1 but for few selected records.
+    # E[k (k - 1) d(k - 2) / d(k)]: the factor is 1 except for few selected records.
     factor = 1 - stays**size / accepted
     for k in range(2, min(size, LAST_TERM) + 1):
         chance = math.comb(size, k) * p**k * stays ** (size - k) / accepted
@@ -138,7 +139,7 @@ def moments_of_strata(sizes: NDArray[np.int64], rates: Sequence[Fraction]) -> Mo
 
 @dataclass(frozen=True)
 class Contributions:
-    """What strata contribute to the cells of a product, each of shape (contributions,): F = Σ f_i, Σ f_i² and the
+    """The contributions of strata to the cells of a product, each of shape (contributions,): F = Σ f_i, Σ f_i² and the
     greatest f_i, G = Σ g_i, and the swapped counts with f, which is Y, and with f squared, Σ f_i² g_σ(i)."""
 
     held: Numbers
@@ -151,13 +152,14 @@ class Contributions:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates of counts before the swap. Strata are swapped independently, so those of a cell add up in every field.
+    """Estimates of counts before the swap. Strata are swapped independently, so the estimates of a cell add up in every
+    field.
 
     Attributes:
-        estimate: unbiased, but for the counts with a `greatest_bias`; it may be negative.
+        estimate: unbiased, except for counts with a `greatest_bias`; it may be negative.
         variance: an unbiased estimate of the variance of `estimate`, which may be negative; or its greatest possible
             value, where counts are not corrected or the estimate would vary too much.
-        greatest_bias: how far the mean of `estimate` may be from the true count at most.
+        greatest_bias: the greatest possible distance of the mean of `estimate` from the true count.
         fewest, most: the least and the greatest true count that the invariants allow.
     """
 
@@ -171,9 +173,9 @@ class Estimates:
 def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
     """The estimates of contributions, with the moments of their strata.
 
-    A contribution that follows from the invariants is exact: all records of the stratum hold the same, or all or none
-    have the swap values. Where counts are not corrected, the swapped count is the estimate. Its mean is (1 - c) (F
-    G / n - X) above X, of which only the range is known.
+    A contribution that follows from the invariants is exact: all records of the stratum have the same holding values,
+    or all or none have the swap values. Where counts are not corrected, the swapped count is the estimate. Its mean is
+    (1 - c) (F G / n - X) above X, of which only the range is known.
     """
     n = moments.records
     kept = np.where(moments.correctable, moments.kept, 1)
@@ -204,8 +206,8 @@ def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
 
 def intervals(cells: Estimates) -> tuple[Numbers, Numbers, Numbers]:
     """The standard errors of estimates of cells, and the lower and upper ends of 90% intervals of the true counts: the
-    estimate ± `QUANTILE` standard errors, wider by the greatest bias on either side, and cut to what the invariants
-    allow."""
+    estimate ± `QUANTILE` standard errors, wider by the greatest bias on either side, and cut to the range that the
+    invariants allow."""
     error = np.sqrt(np.maximum(cells.variance, 0))
     half = QUANTILE * error + cells.greatest_bias
     lower, upper = (np.clip(cells.estimate + side * half, cells.fewest, cells.most) for side in (-1, 1))
@@ -225,8 +227,8 @@ class Moved:
 def moved(
     records: NDArray[np.int64], squares: NDArray[np.int64], strata: NDArray[np.int64], swap_rate: Fraction
 ) -> Moved:
-    """The expected shares of selected and of changed records. By kind of strata, of shape (kinds,): n, Σ n_s², and how
-    many there are."""
+    """The expected shares of selected and of changed records. By kind of strata, of shape (kinds,): n, Σ n_s², and the
+    number of strata."""
     rate = float(swap_rate)
     selected, changed = [], []
     for size, same, times in zip(records.tolist(), squares.tolist(), strata.tolist(), strict=True):
@@ -241,9 +243,9 @@ def moved(
 
 
 def expected_selected(stir: Stir, records: NDArray[np.int64]) -> float:
-    """The share of all records that is selected on average; from the rates and the sizes of groups alone. In a stratum,
-    K records are selected independently, anew if K = 1, so the mean is (Σ p - P(K = 1)) / (1 - P(K = 1)), with
-    P(K = 1) = Π (1 - p) Σ o."""
+    """The share of all records that is selected on average, from only the rates and the sizes of groups. In a stratum,
+    K records are selected independently, anew if K = 1, so the mean is (Σ p - P(K = 1)) / (1 - P(K = 1)), with P(K = 1)
+    = Π (1 - p) Σ o."""
     if not len(stir.stratum):
         return 0.0
     rates = np.array([float(rate) for rate in stir.rates])[stir.rate_class]
