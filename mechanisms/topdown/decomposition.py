@@ -1,21 +1,21 @@
 """A histogram in components on which every marginal query acts as a small matrix, and the arithmetic of such matrices.
 
-`information` follows the estimates up and down the tree with it; `least_squares` has the objective that it gives. What
-the measurements are, and which of them a place has, is theirs.
+`information` uses it to follow the estimates up and down the tree; `least_squares` has the objective that it gives.
+They define the measurements and select those of a place.
 
 The attributes are split in two. The *kept* ones have bounds, are part of an impossible combination or are recoded. The
-others, the *summed* ones, are asked whole or summed out. With n_b codes of the summed attribute b and J the matrix of
+others, the *summed* ones, are queried whole or summed out. With n_b codes of the summed attribute b and J the matrix of
 ones, the projectors
 
     P_S = ⊗_{b in S} (I − J/n_b) ⊗_{b not in S} J/n_b,    for every set S of summed attributes,
 
 are orthogonal and add up to I. A query's normal matrix is Σ_S κ(S) MᵀM ⊗ P_S, where M has a row of 0 and 1 over the
 combinations of the kept attributes for each of its answers, and κ(S) is the product of n_b over the attributes that it
-sums out, or 0 if one of them is in S. So is every matrix here of the form Σ_S M_S ⊗ P_S, given by its M_S, and sums,
-products and inverses are those of the M_S one by one. A set has its attributes' bits as its number.
+sums out, or 0 if one of them is in S. So every matrix here has the form Σ_S M_S ⊗ P_S, given by its M_S, and sums,
+products and inverses act on the M_S one by one. The bits of a set's number are its attributes.
 
-Results determine published bytes. Therefore everything is written as plain loops in a fixed order, which give the same
-on all machines, unlike LAPACK and BLAS.
+Results determine published bytes. Therefore everything is written as plain loops in a fixed order, which give equal
+results on all machines, unlike LAPACK and BLAS.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,8 +32,8 @@ from mechanisms.topdown.schema import TOTAL, Marginal, Schema
 Floats = NDArray[np.float64]
 
 _NONE = 1e-10
-"""Eigenvalues of a covariance that are smaller than this, relative to the largest, are 0: the directions that fixed
-totals leave no choice in. Rounding errors leave 1e-13 of them, and designs that are permitted have none below 1e-8."""
+"""Eigenvalues of a covariance that are smaller than this, relative to the largest, are 0: the directions in which fixed
+totals leave no choice. Rounding errors turn them into up to 1e-13, and permitted designs have no others below 1e-8."""
 
 _SWEEPS = 60
 
@@ -90,7 +90,7 @@ class Decomposition:
 
     @cached_property
     def groups(self) -> NDArray[np.int64]:
-        """Shape (kept combinations,): the group whose counts have bounds, as of `Schema.groups`."""
+        """Shape (kept combinations,): the group whose counts have bounds, as in `Schema.groups`."""
         groups = np.zeros(self.kept.size, dtype=np.int64)
         groups[self.kept.cells] = self.schema.groups.cells
         return groups
@@ -102,7 +102,8 @@ class Decomposition:
         return possible
 
     def find_present(self, upper: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Shape (places, kept combinations): those that places can have, whose groups have these upper bounds."""
+        """Shape (places, kept combinations): the combinations possible in places whose groups have these upper
+        bounds."""
         return self.possible & np.take(upper > 0, self.groups, axis=1)
 
     def arrange(self, histograms: NDArray[np.float64]) -> Floats:
@@ -128,12 +129,12 @@ class Decomposition:
 
 @dataclass(frozen=True)
 class Information:
-    """What measurements tell about some places, in order: the best linear unbiased estimates of their histograms, and
-    the estimates' covariances.
+    """The information that measurements give about some places, in order: the best linear unbiased estimates of their
+    histograms, and the estimates' covariances.
 
     Attributes:
-        present: shape (places, kept combinations): those that each place can have. The rest of the estimates, and of
-            the covariances, is 0.
+        present: shape (places, kept combinations): the combinations possible in each place. The other estimates and
+            covariances are 0.
         estimate: shape (places, kept combinations, summed combinations).
         variance: shape (places, sets, kept combinations, kept combinations).
     """
@@ -272,8 +273,8 @@ def find_eigenvalues(matrix):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def invert_covariance(matrix, scale, fill):  # type: ignore[no-untyped-def]
     """The pseudo-inverse of a covariance, with its least and its greatest eigenvalue that are not 0, or inf and 0.
-    Variances that are nothing beside `scale`, or beside the largest one, are 0. If `fill`, these directions have the
-    geometric mean of the two eigenvalues in the inverse, unless there are none."""
+    Variances that are negligible relative to `scale`, or to the largest one, are 0. If `fill`, these directions have
+    the geometric mean of the two eigenvalues in the inverse, unless there are none."""
     n = matrix.shape[0]
     values, vectors = find_eigenvalues(matrix)
     for value in values:
@@ -302,7 +303,7 @@ def invert_covariance(matrix, scale, fill):  # type: ignore[no-untyped-def]
 def to_terms(matrices, divisors):  # type: ignore[no-untyped-def]
     """Σ_S M_S ⊗ P_S as Σ_U A_U ⊗ (J for each attribute of U, I for the others). The last two dimensions of `matrices`
     are the M_S of each set S in turn; the result has A_U of each set U in turn, where A_U = Π_{b in U} 1/n_b ·
-    Σ_{W within U} (−1)^(|U| − |W|) M of all attributes but W."""
+    Σ_{W within U} (−1)^(|U| − |W|) M of all attributes except W."""
     sets, n = matrices.shape[0], matrices.shape[1]
     terms = np.zeros((sets, n, n))
     for own in range(sets):

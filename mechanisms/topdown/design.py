@@ -1,7 +1,7 @@
-"""A TopDown design: which queries are measured at which levels, what is held exactly, and the guarantee that results.
+"""A TopDown design: the queries measured at each level, the exact statistics, and the resulting guarantee.
 
-`schema` defines what is counted; `allocation` divides ρ, as the 2020 Census did or otherwise. Source: Bailie, Gong and
-Meng, Section 4, Theorem 2 and Appendix H.
+`schema` defines the counts; `allocation` divides ρ, as the 2020 Census did or otherwise. Source: Bailie, Gong and Meng,
+Section 4, Theorem 2 and Appendix H.
 
 Allocations are for bounded neighbors. Changing one person's record in any way takes one person out of a cell and puts
 one in, so the persons' measurements cost their ρ. The change affects the occupancy of at most two units: the one left
@@ -28,7 +28,7 @@ from mechanisms.topdown.allocation import Allocation, compute_variances
 from mechanisms.topdown.schema import DETAILED, HOUSEHOLDS, PERSONS, TOTAL, UNITS, UNITS_BY_OCCUPANCY, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}
-"""The histograms that are measured, in order."""
+"""The measured histograms, in order."""
 
 POPULATION, HOUSING_UNITS, GROUP_QUARTERS = "population", "housing_units", "group_quarters"
 
@@ -41,19 +41,19 @@ STATISTICS: Mapping[str, str] = {
 
 LARGEST_CURVATURE = 10**5
 """The largest ratio of the greatest to the least curvature of the least-squares objective. Above it, the real-valued
-step might not end. Production's greatest ratio is 6,600, in a pass without `total`, and with full estimation, of which
-this is a bound, 62,000."""
+step might not end. Production's greatest ratio is 6,600, in a pass without `total`, and 62,000 with full estimation,
+for which it is a bound."""
 
 MOST_PERSONS_OUT_OF_NOISE = 10**7
 """The most persons that noise alone may add to the microdata, where the population is not held. Each becomes a record;
 ten million take about a minute."""
 
 MOST_PERSONS = 99_999
-"""In one household or one group-quarters facility."""
+"""The most persons in one household or one group-quarters facility."""
 
 LEAST_SPREAD = 1
-"""The least τ² of places that lean on their housing units: the persons in one and the same number of units are never
-known better."""
+"""The least τ² of places that lean on their housing units: the persons in a given number of units are never known
+better."""
 
 STATE = "State"
 """The name of the level of the states, unless it is the finest."""
@@ -96,15 +96,16 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class TopDownDesign:
-    """What is measured, what is held exactly, and how the counts are estimated.
+    """The measurements, the exact statistics, and the method of estimation.
 
     Levels are from the root to the finest, allocations by histogram. By name, `invariants` has the level at which a
     statistic is held exactly, and so at all levels above. At the levels `total_first`, a separate pass of estimation
     determines totals from `total`. With `types_first`, estimation is full: a place is estimated from all measurements
     at and below it, and units after persons; from the root to this level, counts by type of dwelling and by race alone
     or combined are decided before single cells. Without it, places are estimated from their own level's measurements.
-    With `lean_on_housing_units`, the finest level leans on them (`leaning`). None of this changes the measurements.
-    Raises DesignError if the histograms, levels or invariants are invalid, or a budget or its noise is out of range.
+    With `lean_on_housing_units`, the finest level leans on them (`leaning`). These options do not change the
+    measurements. Raises DesignError if the histograms, levels or invariants are invalid, or a budget or its noise is
+    out of range.
     """
 
     levels: tuple[str, ...]
@@ -281,8 +282,8 @@ class TopDownDesign:
 
     @property
     def multiverse(self) -> tuple[str, ...]:
-        """The invariants in words. They always include which places exist and how many housing units there are: a
-        change of persons changes which units are occupied, but never how many there are."""
+        """The invariants in words. They always include the list of places and the number of housing units: a change of
+        persons changes which units are occupied, but never their number."""
         stock = STATISTICS[HOUSING_UNITS].format(level=words(self.levels[-1]))
         return (
             self.places_in_words,
@@ -306,8 +307,8 @@ class TopDownDesign:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """What is measured and held, as exact plain values, equal for designs with the same draws. How the counts are
-        estimated is not part of it."""
+        """The measurements and the exact statistics, as exact plain values, equal for designs with the same draws. The
+        method of estimation is not included."""
         return {
             "levels": list(self.levels),
             "invariants": dict(sorted(self.invariants.items())),
@@ -316,7 +317,7 @@ class TopDownDesign:
 
 
 def _measure(histogram: str, allocation: Allocation) -> list[Measured]:
-    """The queries of a histogram by level, those with fewer cells first, whatever the order of declaration."""
+    """The queries of a histogram by level, those with fewer cells first, in any order of declaration."""
     measured = []
     for level in allocation.levels:
         queries = [
@@ -340,7 +341,7 @@ def bound_groups(
     histogram: str, places: int, invariants: Mapping[str, NDArray[np.int64]], unbounded: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The least and the greatest counts of groups in the places of the finest level, shape (places, groups), from the
-    counts of invariants there, shape (places, categories), and from the bound where there is none."""
+    counts of invariants there, shape (places, categories), and from the bound for groups without an invariant."""
     lower = np.zeros((places, SCHEMAS[histogram].groups.size), dtype=np.int64)
     upper = np.full_like(lower, unbounded)
     if histogram == PERSONS.name:

@@ -1,8 +1,8 @@
 """From noisy measurements to histograms: one parent and all its children at a time, for one family or for several at
 once, as a worker process does. `assets.topdown.estimation` walks down the tree, in parallel and resumably.
 
-The steps for siblings leave out cells that the parent does not have, may estimate totals first, estimate the histograms
-with these totals fixed, and round them, within the bounds of groups and the totals. If there are also limits on several
+The steps for siblings omit cells that the parent does not have, may estimate totals first, estimate the histograms with
+these totals fixed, and round them, within the bounds of groups and the totals. If there are also limits on several
 groups together, and the integers break one, `sets` chooses the counts of groups, and both steps are repeated with these
 counts fixed. This is always possible: within a group, any children's counts that add up to the parent's can be divided
 among the group's cells.
@@ -46,7 +46,7 @@ class Measurement:
 class Estimate:
     """Siblings' histograms, shape (children, cells), integers that meet all constraints; and the real-valued solutions,
     in order of the passes, empty if the constraints leave no choice. `without_parts`: parts were to be held, but the
-    cells were estimated without."""
+    cells were estimated without them."""
 
     histograms: NDArray[np.int64]
     solutions: tuple[Solution, ...]
@@ -56,10 +56,10 @@ class Estimate:
 @dataclass(frozen=True)
 class Families:
     """Several parents of one level, each with all its children: parent p's are those from `starts[p]` up to
-    `starts[p + 1]`. Parents are named as in errors about their children. Measurements and limits are those of all
+    `starts[p + 1]`. Names of parents are for errors about their children. Measurements and limits are those of all
     children. The parents' histograms have the shape (parents, cells), and are None if the only child is the root. With
-    `total_first`, `total` has a separate pass. If there is information about all children, it takes the place of the
-    measurements, and `hold` is whether parts are held, as of `estimate`."""
+    `total_first`, `total` has a separate pass. If there is information about all children, it replaces the
+    measurements, and `hold` is whether parts are held, as in `estimate`."""
 
     schema: Schema
     parents: tuple[str, ...]
@@ -91,10 +91,10 @@ class Children:
 
     Attributes:
         children, cells, counts: of each nonzero cell, in order of child and cell.
-        solved: for how many parents the constraints alone did not determine the children.
+        solved: the number of parents whose children are not determined by the constraints alone.
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
         violation: the largest violation of a constraint by a real-valued solution; integers violate none.
-        without_parts: for how many parents parts were to be held, but were not.
+        without_parts: the number of parents for which parts were to be held, but were not.
     """
 
     children: NDArray[np.int64]
@@ -167,12 +167,12 @@ def estimate(
     Limits are those of `feasibility.propagate`, and the parent is within its own.
 
     A separate pass of `total` determines the free totals, which are fixed while the other queries determine the rest.
-    This is useful if `total` is measured much more precisely than the sums of other answers. If it is not, as in the
+    This is useful if `total` is measured much more precisely than the sums of other answers. Otherwise, as in the
     blocks of the 2020 Census, one pass of all queries together estimates the totals better.
 
-    If there is information about the children, it takes the place of the measurements. With `hold`, the counts of
-    groups are estimated and rounded first, and then those by `Schema.combined`. If the cells cannot be estimated within
-    the latter, they are estimated without.
+    If there is information about the children, it replaces the measurements. With `hold`, the counts of groups are
+    estimated and rounded first, and then the counts by `Schema.combined`. If the cells cannot be estimated within the
+    latter, they are estimated without them.
 
     Raises NotSolvedError if a real-valued solution could not be certified, and NotRoundedError if there are no integers
     nearby.
@@ -227,7 +227,8 @@ class _Family:
 
 
 def _within_sets(family: _Family, estimate_within: Callable[[_Family], Estimate]) -> Estimate:
-    """Histograms that also satisfy the limits of sets: if they break one, the nearest counts that do not are fixed."""
+    """Histograms that also satisfy the limits of sets: if they break a limit, the nearest counts that satisfy all are
+    fixed."""
     first = estimate_within(family)
     limits = family.limits
     if limits.sets is None or satisfies_sets(limits.sets, family.add_up(first.histograms[:, family.support])):

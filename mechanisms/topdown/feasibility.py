@@ -10,13 +10,13 @@ children of a parent form the sum of their polymatroids. It is given by the sums
 satisfy the summed functions are sums of integers that satisfy the children's (Frank and Tardos, 1988). If the parent's
 own total t is fixed, its functions become max(least(S), t − most(the other groups)) and min(most(S), t − least(the
 other groups)); such counts exist if and only if t lies between least and most of all groups together. So the functions
-are added up from the finest level to the root. Only what cannot be met is rejected, and all counts that satisfy a
-parent's functions can be divided among its children.
+are added up from the finest level to the root. Only limits that cannot be met are rejected, and all counts that satisfy
+a parent's functions can be divided among its children.
 
 The functions of a single group are its bounds. Usually the bounds and the total imply all other functions: always in
 units of the finest level, and above it wherever no total ties a child's counts together. The functions are stored only
-where they say more, such as for a parent of two children with fixed totals, one with only groups 0 and 1 and one with
-only groups 2 and 3.
+where they restrict more, such as for a parent of two children with fixed totals, one with only groups 0 and 1 and one
+with only groups 2 and 3.
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ from mechanisms.refusal import RefusedError
 FREE = -1
 
 MOST_GROUPS = 12
-"""All sets of groups are enumerated."""
+"""The most groups, because all their sets are enumerated."""
 
 _AT_A_TIME = 2048
-"""The units whose functions are computed together, so that those of a whole level are never in memory."""
+"""The units whose functions are computed together; the functions of a whole level are never in memory."""
 
 _Functions = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The least and the most of every set of groups, shape (units, 2**groups) each."""
@@ -55,9 +55,9 @@ class Sets:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the histograms of a level's units must satisfy: the least and the greatest counts, shape (units, groups);
-    fixed totals, shape (units,), −1 where a total is not fixed; and the limits of sets that the others do not imply,
-    if any."""
+    """The limits on the histograms of a level's units: the least and the greatest counts, shape (units, groups); fixed
+    totals, shape (units,), −1 where a total is not fixed; and the limits of sets that the others do not imply, if
+    any."""
 
     lower: NDArray[np.int64]
     upper: NDArray[np.int64]
@@ -107,7 +107,7 @@ def propagate_above(
     finest: Limits,
     totals: Sequence[NDArray[np.int64] | None],
 ) -> tuple[Limits, ...]:
-    """As `propagate`, from the tightened limits of the finest level, without totals of it, so that subtrees can be
+    """As `propagate`, from the tightened limits of the finest level without its totals, so that subtrees can be
     propagated one by one."""
     limits = [finest]
     for position in reversed(range(len(levels) - 1)):
@@ -133,8 +133,8 @@ def limit_by_occupancy(
     households: NDArray[np.int64] | None = None,
 ) -> tuple[Limits, ...]:
     """By level, limits of the occupied and the vacant units, from limits of units and the persons in households of each
-    unit of the finest level, if they are known: at least one unit is occupied where somebody lives in a household, and
-    no more than there are persons. The other arguments are as of `propagate`."""
+    unit of the finest level, if they are known: at least one unit is occupied if a person lives in a household, and at
+    most as many as there are persons. The other arguments are as in `propagate`."""
     most, least = limits[-1].upper[:, [0, -1]], np.zeros((len(limits[-1].totals), 2), dtype=np.int64)
     if households is not None:
         most[:, 0] = np.minimum(most[:, 0], households)

@@ -1,7 +1,7 @@
-"""The standard errors of linear estimates before anything is measured, from budgets and a regular tree.
+"""The standard errors of linear estimates before any measurement, from budgets and a regular tree.
 
 `information` has the mathematics, and the errors of estimates from measurements. Here, all places of a level have the
-same number of children and only households, so that no record is needed. What non-negativity adds is not included.
+same number of children and only households, so no record is needed. The effect of non-negativity is not included.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ SHOWN = {
 
 
 def compare_errors(design: TopDownDesign, places: Sequence[float]) -> dict[str, list[tuple[float, float]]]:
-    """For each sum of `SHOWN`, by level, its standard errors without and with full estimation, if the levels have so
-    many places."""
+    """For each sum of `SHOWN`, by level, its standard errors without and with full estimation, if the levels have these
+    numbers of places."""
     children = [max(below / above, 1.0) for above, below in pairwise(places)]
     own, full = (expect_errors(design, children, full=full) for full in (False, True))
     return {name: list(zip(own[name].tolist(), full[name].tolist(), strict=True)) for name in SHOWN}

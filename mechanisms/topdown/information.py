@@ -1,19 +1,19 @@
-"""What all measurements at and below a place say about it: the upward pass of estimation with full information, and the
-linear estimates of all places, with their variances.
+"""The information about a place from all measurements at and below it: the upward pass of estimation with full
+information, and the linear estimates of all places, with their variances.
 
 `estimation` uses the information for the histograms; `decomposition` has the arithmetic. Everything works on a few
-parents with all their children at a time, and nothing depends on how many those are: answers are added up as integers,
-and all else follows the order of places.
+parents with all their children at a time, and results do not depend on the number of parents: answers are added up as
+integers, and everything else follows the order of places.
 
-Upwards. Every place u has the best linear unbiased estimate z of its histogram from what was measured at and below it,
+Upwards. Every place u has the best linear unbiased estimate z of its histogram from the measurements at and below it,
 with the covariance V. In the finest places, V is the inverse of K = QᵀΣ⁻¹Q and z = V b, where b has the answers, each
-weighted by 1/σ² and added to all cells that it counts. V depends only on which combinations a place can have, so the
-answers of all children that can have the same are added up first. Above, with the children's sums C = Σ V' and
-s = Σ z',
+weighted by 1/σ² and added to all cells that it counts. V depends only on the combinations possible in a place, so the
+answers of all children with the same possible combinations are added up first. Above, with the children's sums C = Σ V'
+and s = Σ z',
 
     V = (I + C K)⁻¹ C,    z = (I + C K)⁻¹ (C b + s),
 
-which needs no inverse of C: that is singular where totals are fixed below. A fixed total N of a place is used for the
+which needs no inverse of C, as C is singular where totals are fixed below. A fixed total N of a place is used for the
 level above: with v = V 1, z' = z + v (N − 1ᵀz)/(1ᵀv) and V' = V − v vᵀ/(1ᵀv). Elsewhere, z' = z and V' = V.
 
 Downwards. With the estimate x and the covariance W of the parent, those of a child are
@@ -23,9 +23,9 @@ Downwards. With the estimate x and the covariance W of the parent, those of a ch
 from the z' and the V' of the root. These linear estimates know no bounds and may be negative, but their variances are
 exact, and they are unbiased.
 
-Unions. The error of a child is V' C⁺ times that of its parent, plus one that is independent of it and whose covariance
-with a sibling's is −V' C⁺ V'_sibling. So the variance of Σ w·x over any places follows from one pass upwards: with
-u = Σ V' w over a parent's children, it grows by Σ wᵀ V' w − uᵀ C⁺ u, and C⁺ u is added to the parent's own w.
+Unions. The error of a child is V' C⁺ times the error of its parent, plus an independent error whose covariance with a
+sibling's is −V' C⁺ V'_sibling. So the variance of Σ w·x over any places follows from one pass upwards: with u = Σ V' w
+over a parent's children, it grows by Σ wᵀ V' w − uᵀ C⁺ u, and C⁺ u is added to the parent's own w.
 
 Sources: Hay, Rastogi, Miklau and Suciu (2010); Cumings-Menon and Zhuravlev (2026); Ghazi, Kamath, Kumar, Manurangsi and
 Sealfon (2026).
@@ -65,18 +65,19 @@ _EXACT = 1e-6
 """The part of a person by which rounding errors may move an end, which is an integer where a total is fixed."""
 
 _LOOK_BACK = 16
-"""The places before one that are compared with it."""
+"""The number of preceding places with which a place is compared."""
 
 _LEFT = 1e-10
-"""The part of a variance below which a total has none left but rounding errors."""
+"""The part of a variance below which the variance left by a fixed total is only rounding errors."""
 
 _CERTAIN = 0.01
-"""Below it, a margin consists of rounding errors, or of noise that moves no count."""
+"""Below this, a margin consists of rounding errors, or of noise that changes no count."""
 
 
 class Kinds(NamedTuple):
-    """The children of some families, of the finest level, by kind: of one parent, able to have the same, with a fixed
-    total or without. The kind of each child, and by kind, in order of parents, its parent and one of its children."""
+    """The children of some families of the finest level, by kind. Children of one kind have the same parent and the
+    same possible combinations, and all have a fixed total or none has. The fields are the kind of each child, and by
+    kind, in order of parents, its parent and one of its children."""
 
     of_child: NDArray[np.int64]
     parents: NDArray[np.int64]
@@ -84,7 +85,7 @@ class Kinds(NamedTuple):
 
 
 def list_kinds(schema: Schema, starts: NDArray[np.int64], limits: Limits) -> Kinds:
-    """The kinds of all children of the parents, whose children begin at `starts`, as of `Families`."""
+    """The kinds of all children of the parents, whose children begin at `starts`, as in `Families`."""
     parents = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     present = Decomposition(schema).find_present(limits.upper)
     columns = np.column_stack([parents[:, None], limits.totals != FREE, present])
@@ -104,7 +105,7 @@ class MeasuredKinds:
     measurements: tuple[Measurement, ...]
 
     def between(self, begin: int, end: int) -> "MeasuredKinds":
-        """Of the parents from `begin` up to `end`."""
+        """The sums of the parents from `begin` up to `end`."""
         own = slice(*np.searchsorted(self.parents, [begin, end]))
         measurements = tuple(replace(each, answers=each.answers[own]) for each in self.measurements)
         return MeasuredKinds(self.parents[own] - begin, measurements)
@@ -124,10 +125,10 @@ def inform(
     measurements: Sequence[Measurement],
     kinds: MeasuredKinds | None = None,
 ) -> Information:
-    """The information about some parents, from their own measurements, shape (parents, marginal cells), and from that
-    about all their children; or if these are of the finest level, from the children's measurements, added up by kind
-    before or here. Of the families, only the limits count otherwise; measurements include `detailed`, unless nothing
-    was measured for the parents."""
+    """The information about some parents, from their own measurements, shape (parents, marginal cells), and from the
+    information about all their children; or if the children are of the finest level, from their measurements, added up
+    by kind before or here. Otherwise only the limits of the families are used. Measurements include `detailed`, unless
+    the parents were not measured."""
     split, starts = Decomposition(below.schema), below.starts
     fixed = _to_totals(below.limits.totals)
     if information is None:
@@ -166,8 +167,8 @@ def finish_root(information: Information, families: Families) -> Information:
 
 
 def descend(above: Information, families: Families, information: Information) -> Information:
-    """The linear estimates, with their covariances, of all children of some families, from the parents' and from the
-    information about the children; `inform_finest` has that of the finest level."""
+    """The linear estimates, with their covariances, of all children of some families, from the parents' estimates and
+    from the information about the children; for the finest level, `inform_finest` has this information."""
     split, starts = Decomposition(families.schema), families.starts
     primed = fix_totals(information, _to_totals(families.limits.totals))
     of_above = above.present, above.estimate, above.variance
@@ -177,9 +178,9 @@ def descend(above: Information, families: Families, information: Information) ->
 
 
 class CellSums(NamedTuple):
-    """Sums of cells, such as those of a table. Atoms are cells that are always counted together: the atom of each cell,
-    the atoms in a sum, one sum after the other, where those of each sum begin, and by sum and set S, the matrix
-    g P_S gᵀ of its mask g."""
+    """Sums of cells, such as those of a table. Atoms are cells that are always counted together. The fields are the
+    atom of each cell; the atoms in each sum, one sum after the other; where the atoms of each sum begin; and by sum and
+    set S, the matrix g P_S gᵀ of its mask g."""
 
     of_cell: NDArray[np.int64]
     contained: NDArray[np.int64]
@@ -195,7 +196,7 @@ def sum_cells(sums: CellSums, information: Information) -> tuple[Floats, Floats]
 
 def prepare_sums(split: Decomposition, counted: NDArray[np.bool_]) -> CellSums:
     """`counted` has the shape (sums, cells)."""
-    # As bytes, eight sums at a time, columns have the same order.
+    # Packed into bytes, eight sums at a time, columns keep their order.
     _, firsts, of_cell = np.unique(np.packbits(counted, axis=0), axis=1, return_index=True, return_inverse=True)
     atoms = counted[:, firsts]
     of_place = np.empty((split.kept.size, split.summed.size), dtype=np.int64)
@@ -208,7 +209,7 @@ def prepare_sums(split: Decomposition, counted: NDArray[np.bool_]) -> CellSums:
 def covary_sums(
     split: Decomposition, counted: NDArray[np.bool_], others: NDArray[np.bool_], information: Information
 ) -> Floats:
-    """The covariances of sums of cells with others, shape (places, sums, others); both as of `prepare_sums`."""
+    """The covariances of sums of cells with others, shape (places, sums, others); both are as in `prepare_sums`."""
     products = _multiply_masks(split, counted, others, "sam,tbm->stab")
     of_variances = np.ascontiguousarray(products.reshape(len(counted) * len(others), -1).T)
     covariance = product(information.variance.reshape(len(information.variance), -1), of_variances)
@@ -229,7 +230,7 @@ def _multiply_masks(split: Decomposition, counted: NDArray[np.bool_], others: ND
                 sums[:, :, of_column] += masks[:, :, column]
             by_column.append(sums)
         products.append(np.einsum(pairs, *by_column) / split.divisors[own])
-    # The projector of S is the sum over the sets W within S of (−1)^|W| J/n over W and all that are not in S.
+    # The projector of S is the sum over the sets W within S of (−1)^|W| J/n over W and all attributes outside S.
     sets = len(products)
     squares = np.zeros((*products[0].shape[:-2], sets, size[0], size[0]))
     for own in range(sets):
@@ -241,8 +242,8 @@ def _multiply_masks(split: Decomposition, counted: NDArray[np.bool_], others: ND
 
 def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ends of the 90% intervals of counts: the integers within 1.645 standard errors of the linear estimate, cut at
-    0 and at `most`, the upper end of the place above; or if there are none, the nearest integer that is not cut off.
-    Counts that follow from invariants, and have no error, are not cut at an end above that misses the truth."""
+    0 and at `most`, the upper end of the place above; or if there are none, the nearest integer within the cuts. Counts
+    that follow from invariants have no error, and are not cut at `most`, which may miss the truth."""
     ends = np.empty((2, estimate.size), dtype=np.int64)
     estimates, variances, above = (
         np.require(each, np.float64, ["C", "W"]).ravel() for each in (estimate, variance, most)
@@ -256,9 +257,9 @@ def estimate_finest_cells(
     sums: CellSums, above: Information, most: NDArray[np.signedinteger], families: Families
 ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
     """The linear estimates of sums of cells, for all children of some families of the finest level, and the ends of
-    their intervals, shape (children, sums), from the parents' linear estimates and upper ends. They are those of
-    `descend`, `sum_cells` and `round_intervals` to the last bit; but what children of one parent have in common that
-    can have the same, such as their covariance, is computed once, and of none of them kept."""
+    their intervals, shape (children, sums), from the parents' linear estimates and upper ends. They equal the results
+    of `descend`, `sum_cells` and `round_intervals` to the last bit. But the common part of children of one kind, such
+    as their covariance, is computed once per parent, and not kept."""
     split = Decomposition(families.schema)
     measurements, present = families.measurements, split.find_present(families.limits.upper)
     precision = split.add_precisions((each.query, each.precision) for each in measurements)
@@ -281,8 +282,9 @@ def estimate_finest_cells(
 def unite(
     families: Sequence[Families], informed: Sequence[Information | None], chosen: Sequence[NDArray[np.int64]]
 ) -> Information:
-    """Places of any levels, none within another, as a single place. `families` are those of each level from the root's,
-    `informed` the information about the level, None for the finest, and `chosen` the positions of places in it."""
+    """Places of any levels, none within another, as a single place. By level from the root's, `families` has all
+    families, `informed` the information about the level (None for the finest), and `chosen` the positions of places in
+    it."""
     root = finish_root(informed[0] or inform_finest(families[0]), families[0])
     estimate, variance = np.zeros_like(root.estimate[0]), np.zeros_like(root.variance[0])
     one = np.broadcast_to(np.eye(variance.shape[1]), variance.shape)
@@ -309,8 +311,8 @@ def _find_parent(starts: NDArray[np.int64], child: int) -> int:
 
 
 def _lift_union(family: Families, information: Information, weights: Floats) -> tuple[Floats, Floats, Floats]:
-    """The weight of a parent in a union of places, from those of all its children, of the shape of a variance; and what
-    the children give to the estimate and to the covariance of the union."""
+    """The weight of a parent in a union of places, from those of all its children, of the shape of a variance; and the
+    children's contributions to the estimate and to the covariance of the union."""
     split = Decomposition(family.schema)
     primed = fix_totals(information, _to_totals(family.limits.totals))
     sums = _sum_all_children(primed, family.starts)
@@ -366,7 +368,7 @@ def _inform_alone(
     firsts, number = _number_patterns(present)
     inverses = _invert_precisions(precision, present[firsts])
     weighted = _weigh(split, measurements, present)
-    # The pages of what places cannot have are never touched.
+    # The memory of impossible combinations is never touched.
     estimate = np.zeros(weighted.shape)
     _solve(inverses, number, present, weighted, split.divisors, split.spread, estimate)
     return Information(present, estimate, inverses[number])
@@ -446,7 +448,7 @@ def _fix_totals(estimate, variance, totals):  # type: ignore[no-untyped-def]
             spread_out += variance[place, 0, i, i]
             for j in range(summed):
                 lacking -= estimate[place, i, j]
-        # Where all totals below are fixed, this one is their sum, and nothing but rounding errors is left to it.
+        # Where all totals below are fixed, this total is their sum, and only rounding errors remain.
         if not every > _LEFT * spread_out:
             continue
         for i in range(kept):
@@ -531,8 +533,8 @@ def _descend(above, sums, starts, divisors, spread, children):  # type: ignore[n
 def _compute_shift(  # type: ignore[no-untyped-def]
     above_estimate, above_variance, rows, sum_estimate, sum_variance, divisors, spread, shift
 ):
-    """Fill in what C⁺ makes of the difference between a parent's estimate and its children's sum s, and return what it
-    makes of that of the covariances."""
+    """Fill in C⁺ times the difference between a parent's estimate and its children's sum s, and return C⁺ (C − W) C⁺
+    with the parent's W."""
     n = rows.size
     inverses, changes = np.empty((divisors.size, n, n)), np.zeros(sum_variance.shape)
     for own in range(divisors.size):
@@ -582,7 +584,7 @@ def _round_interval(estimate, margin, most):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _sum_cells(present, order, estimate, variance, of_cell, contained, begins, squares):  # type: ignore[no-untyped-def]
-    """Places are in an order in which those with the same combinations follow each other as they are numbered."""
+    """In `order`, places with the same combinations are consecutive, in order of their numbers."""
     sums, sets = squares.shape[0], variance.shape[1]
     estimates, variances = np.zeros((present.shape[0], sums)), np.zeros((present.shape[0], sums))
     atoms = np.empty(of_cell.max() + 1)
@@ -594,7 +596,7 @@ def _sum_cells(present, order, estimate, variance, of_cell, contained, begins, s
             own, ends = _select_atoms(rows, of_cell, contained, begins)
         before = place
         _add_atoms(estimate[place], rows, of_cell, own, ends, atoms, estimates[place])
-        # Many siblings can have the same, and then have the same covariance.
+        # Many siblings have the same possible combinations, and then the same covariance.
         alike = place - 1
         while alike >= max(place - _LOOK_BACK, 0) and not (
             np.array_equal(present[alike], present[place]) and _are_equal(variance[alike], variance[place], rows)
@@ -613,8 +615,8 @@ def _sum_cells(present, order, estimate, variance, of_cell, contained, begins, s
 
 @njit(cache=True, nogil=True)
 def _select_atoms(rows, of_cell, contained, begins):  # type: ignore[no-untyped-def]
-    """The atoms in each sum that places with these combinations can have, and where those of each sum begin. Most
-    places have few of the atoms. The others are 0."""
+    """The atoms in each sum that are possible in places with these combinations, and where the atoms of each sum begin.
+    Most places have few of the atoms. The others are 0."""
     others = np.ones(of_cell.max() + 1, dtype=np.bool_)
     for i in rows:
         for j in range(of_cell.shape[1]):
@@ -632,7 +634,7 @@ def _select_atoms(rows, of_cell, contained, begins):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True)
 def _add_atoms(estimate, rows, of_cell, own, ends, atoms, estimates):  # type: ignore[no-untyped-def]
-    """The estimates of the sums, from the cells of a place; `atoms` is room for those."""
+    """The estimates of the sums, from the cells of a place; `atoms` is workspace."""
     atoms[:] = 0.0
     for i in rows:
         for j in range(estimate.shape[1]):
@@ -648,8 +650,8 @@ def _add_atoms(estimate, rows, of_cell, own, ends, atoms, estimates):  # type: i
 def _estimate_finest_cells(  # type: ignore[no-untyped-def]
     above, most, starts, totals, patterns, weighted, divisors, spread, of_cell, contained, begins, squares
 ):
-    """Children of one parent are alike if they can have the same, and have a fixed total or none: by kind, twice the
-    number of their pattern plus whether there is one."""
+    """Children of one parent are alike if they have the same possible combinations, and all or none have a fixed total.
+    The number of a kind is twice the number of their pattern, plus 1 with a fixed total."""
     above_present, above_estimate, above_variance = above
     present, pattern_of, inverses = patterns
     sums, sets, summed = squares.shape[0], divisors.size, weighted.shape[2]
@@ -674,7 +676,7 @@ def _estimate_finest_cells(  # type: ignore[no-untyped-def]
             primed_of.append(primed)
             along_of.append(along)
     kind_of = 2 * pattern_of + ~np.isnan(totals)
-    # Room for the children of one parent, and by kind, for what they have in common.
+    # Workspace for the children of one parent, and by kind for their common part.
     largest = np.diff(starts).max()
     estimate, shift = np.zeros((largest, *weighted.shape[1:])), np.empty(weighted.shape[1:])
     images, margins = np.empty((kinds, sets, *weighted.shape[1:])), np.empty((kinds, sums))
@@ -727,8 +729,8 @@ def _estimate_finest_cells(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _fix_variance(variance):  # type: ignore[no-untyped-def]
-    """Change the part of V that a fixed total changes into that of V'. What of its lack each combination is given, and
-    last, what all are given together; nothing if it leaves no choice."""
+    """Change the part of V that a fixed total affects into the part of V'. Returns the weights by which combinations
+    share the lack of the total, and last their sum; empty if V leaves no choice."""
     n = variance.shape[0]
     along = np.zeros(n + 1)
     spread_out = 0.0
@@ -774,7 +776,7 @@ def _fill_margins(variance, rows, squares, margins):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True)
 def _are_equal(first, second, rows):  # type: ignore[no-untyped-def]
-    """Whether two places that can have the same have the same covariance."""
+    """Whether two places with the same possible combinations have the same covariance."""
     for own in range(first.shape[0]):
         for i in rows:
             for j in rows:

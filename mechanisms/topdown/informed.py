@@ -1,20 +1,19 @@
 """The objectives of estimation with full information, and the parts of siblings' counts that are held before the cells
 are estimated.
 
-`estimation` runs the passes, `least_squares` solves them, and `information` has what they start from: the estimate z
-and the covariance V of every child from all measurements at and below it.
+`estimation` runs the passes, `least_squares` solves them, and `information` has their input: the estimate z and the
+covariance V of every child from all measurements at and below it.
 
 The best linear estimates of a parent's children, given the parent's histogram, minimize Σ (x − z)ᵀ V⁻¹ (x − z) over the
-children with this sum. What the siblings and the places above have measured comes in through the parent alone. So the
-objective needs no pass downwards, and the covariance of the final linear estimates would count twice what came from
-above.
+children with this sum. The measurements of the siblings and of the places above enter only through the parent. So the
+objective needs no pass downwards, and the covariance of the final linear estimates would count the information from
+above twice.
 
-Near the root, most of the 2,016 cells are empty, and that no count is negative adds persons to small groups. There, two
-parts are decided first, in which only few counts are near 0: the counts by group (type of group quarters), which are
-rounded and held, and then within each group, the counts by the recode `Schema.combined` (races alone or combined),
-whose real values are held. With M the indicators of the groups, held counts replace the mean over the summed attributes
-by its conditional one, z + V M (Mᵀ V M)⁺ (held − Mᵀ z), and V by V − V M (Mᵀ V M)⁺ Mᵀ V, which leaves out the
-directions that are held.
+Near the root, most of the 2,016 cells are empty, and non-negativity adds persons to small groups. There, two parts are
+decided first, in which only few counts are near 0: the counts by group (type of group quarters), which are rounded and
+held, and then within each group, the counts by the recode `Schema.combined` (races alone or combined), whose real
+values are held. With M the indicators of the groups, held counts replace the mean over the summed attributes by its
+conditional one, z + V M (Mᵀ V M)⁺ (held − Mᵀ z), and V by V − V M (Mᵀ V M)⁺ Mᵀ V, which removes the held directions.
 """
 
 import numpy as np
@@ -47,7 +46,7 @@ def build_cells(split: Decomposition, information: Information, support: Integer
 
 
 def build_groups(split: Decomposition, information: Information, present: Integers) -> Quadratic:
-    """The objective over the counts of the groups that are present."""
+    """The objective over the counts of the present groups."""
     together = np.zeros(split.summed.size, dtype=np.int64)
     coarse = _add_up(split, information, together, information.variance[:, 0] * split.summed.size)
     one, first = np.ones(1), np.zeros((1, 1), dtype=np.int64)
@@ -150,8 +149,8 @@ def _build(
     kept: Integers,
     summed: Integers,
 ) -> Quadratic:
-    """The objective over the cells of these combinations; the others have counts of 0. Variances that are nothing
-    beside the scale are rounding errors of those that fixed totals leave nothing of."""
+    """The objective over the cells of these combinations; the others have counts of 0. Variances that are negligible
+    relative to the scale are rounding errors of variances that fixed totals reduce to 0."""
     children, cells = len(information.present), len(kept)
     terms = np.zeros(information.variance.shape)
     target, slope = np.empty((children, cells)), np.empty((children, cells))
@@ -190,7 +189,7 @@ def _fill(information, scale, split, cells, every_term, target, slope, least, gr
                     every_term[child, own, rows[i], rows[j]] = inverse[i, j]
             least[child], greatest[child] = min(least[child], low), max(greatest[child], high)
             without[child, own] = high == 0.0
-    # Where nothing is left to choose, any curvature will do, but one far from the others would slow the descent.
+    # Where there is no choice, any curvature will do, but one far from the others would slow the descent.
     middle = np.sqrt(least.min()) * np.sqrt(greatest.max()) if greatest.max() > 0.0 else 1.0
     for child in range(present.shape[0]):
         rows = list_present(present[child])

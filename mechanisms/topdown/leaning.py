@@ -1,9 +1,9 @@
 """Places of the finest level that lean on the number of their housing units, which is exact: an option of estimation
 with full information.
 
-It is a model, and not a measurement: that a place has the share of its parent's persons in households that it has of
-its parent's housing units, with a variance of τ² for each unit. Where places differ much from each other, τ² is large,
-and nothing changes. Two places with equal numbers of units become more alike than they are.
+This is a model, not a measurement: a place's share of its parent's persons in households equals its share of its
+parent's housing units, with a variance of τ² for each unit. Where places differ much from each other, τ² is large, and
+the model has no effect. Two places with equal numbers of units become more alike than they are.
 
 τ² is not assumed but estimated from the noisy answers of all places in a state. With n units, z and V the linear
 estimate and the variance of the persons in households of a place by its own measurements, and r the persons in a unit
@@ -11,7 +11,7 @@ of the state, (z − r n)² has the mean V + τ² n, so that
 
     τ² = Σ w ((z − r n)² − V) / Σ w n,    w = n / (V + 3 n)²,
 
-and at least 1. So τ² follows from what is public, and is itself published.
+and at least 1. So τ² follows from public numbers, and is itself published.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from mechanisms.topdown.schema import HOUSEHOLDS
 
 def measure_spread(families: Families, units: NDArray[np.int64]) -> Floats:
     """Shape (parents, 6): the sums of w (z² − V), w n z, w n² and w n over the children of each parent, which are of
-    the finest level and have so many housing units; then its persons in households, and its housing units."""
+    the finest level and have these housing units; then its persons in households, and its housing units."""
     split, information = Decomposition(families.schema), inform_finest(families)
     in_households, starts = split.groups == HOUSEHOLDS, families.starts
     sums = _add_up(information.estimate, information.variance, in_households, units.astype(np.float64), starts)
@@ -57,8 +57,9 @@ def estimate_spreads(sums: Floats, levels: Sequence[str], parents: Sequence[NDAr
 
 
 def lean(families: Families, units: NDArray[np.int64], spread: float | Floats) -> Families:
-    """Families of the finest level whose measurements are replaced by the information about the children from these,
-    from their housing units, shape (children,), and from τ², one or that of each parent."""
+    """Families of the finest level whose measurements are replaced by information about the children: from the
+    measurements, from the children's housing units, shape (children,), and from τ², one for all or one for each
+    parent."""
     split, information, starts = Decomposition(families.schema), inform_finest(families), families.starts
     rates = _count_households(families) / np.maximum(np.add.reduceat(units, starts[:-1]), 1)
     expected, variances = (

@@ -17,8 +17,8 @@ in the form of `decomposition`, and κ_c is its smallest eigenvalue.
 
 The certificate. For any multipliers ν, λ, μ of the constraints and s = ∇f(x) − ν − λ − μ, every feasible y has
 f(y) >= f(x) + s·(y − x) + Σ κ_c‖y_c − x_c‖² + (multipliers times the slack or the violation of the constraints at x).
-Taking the least value over each cell of y separately bounds f(x) − min f from above, whatever the multipliers. This
-bound is the gap.
+Taking the least value over each cell of y separately bounds f(x) − min f from above, for any multipliers. This bound is
+the gap.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ _STEEP = 1000
 """Problems with sections whose curvatures have a greater ratio are solved by alternating directions, if they can be."""
 
 _CHECKED = 10
-"""The gap of problems with sections is computed after so many iterations each."""
+"""The gap of problems with sections is computed each time after this number of iterations."""
 
 
 class NotSolvedError(ArithmeticError):
@@ -97,7 +97,7 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class Constraints:
-    """What siblings' histograms must satisfy, besides being non-negative.
+    """The constraints on siblings' histograms, in addition to non-negativity.
 
     Attributes:
         parent: shape (cells,): their sum, positive integers; None at the root, which is an only child.
@@ -178,7 +178,7 @@ def solve(objective: Sequence[Query] | Quadratic, constraints: Constraints, with
 
 
 def solve_apart(query: Query, constraints: Constraints, within: float | None = None) -> Solution:
-    """As `solve`, where the only query measures each cell by itself, totals are free, bounds are equal, and every
+    """As `solve`, where the only query measures each cell separately, totals are free, bounds are equal, and every
     group is a problem of its own."""
     children, cells = len(constraints.totals), len(query.cells)
     precision = np.zeros(children) + query.precision
@@ -203,9 +203,9 @@ _Answers = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.float64], NDA
 
 
 def _gather(queries: Sequence[Query], children: int, cells: int) -> _Answers:
-    """The answers to all queries next to each other: which of them each cell counts in, shape (cells, queries); where
-    those of each query begin; their precisions, shape (children, queries); and the answers, shape (children,
-    answers)."""
+    """The answers to all queries next to each other: the answers in which each cell counts, shape (cells, queries);
+    where the answers of each query begin; their precisions, shape (children, queries); and the answers, shape
+    (children, answers)."""
     begins = np.cumsum([0, *(query.measured.shape[1] for query in queries)])
     maps = np.empty((cells, len(queries)), dtype=np.uint32)
     precisions = np.empty((children, len(queries)))

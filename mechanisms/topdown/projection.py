@@ -83,7 +83,7 @@ def _multiplier_of_total(v, nu, starts, first, last, lower, upper, total, start)
 def _multiplier_of_group(v, nu, first, last, shift, target, values):  # type: ignore[no-untyped-def]
     """The μ for which the sum of max(0, v + ν + shift + μ) over the cells of a group equals the target (> 0). The sum
     is convex in μ, so Newton steps that start where it is at least the target descend to the root. A cell that is not
-    positive at one step is so at no later one: `values` keeps those that are."""
+    positive at one step is not positive at any later one: `values` keeps the positive ones."""
     largest, kept = -np.inf, last - first
     for k in range(first, last):
         values[k - first] = v[k] + nu[k] + shift
@@ -275,8 +275,8 @@ def project_together(v, parent, starts, sections, lower, upper, totals, nu, lam,
         totals: shape (children, sections): fixed totals; NaN where a total is free.
         nu, lam, mu: shapes (cells,), (children, sections) and (children, groups).
 
-    Returns the largest difference over cells between the parent and the children's sum, as a multiple of what rounding
-    errors in double precision explain. If it is above 1, no step came closer.
+    Returns the largest difference over cells between the parent and the children's sum, as a multiple of the rounding
+    errors in double precision. If it is above 1, no step came closer.
     """
     _project_children(v, nu, starts, sections, lower, upper, totals, lam, mu, x)
     if parent.size == 0:
@@ -319,8 +319,8 @@ def project_together(v, parent, starts, sections, lower, upper, totals, nu, lam,
 
 @njit(cache=True, nogil=True)
 def project(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x):  # type: ignore[no-untyped-def]
-    """As `project_together`, section by section, which do not depend on each other. A section of one group with given
-    counts is a table. Without a parent, nothing is shared, and all sections are projected at once."""
+    """As `project_together`, but section by section, as sections are independent. A section of one group with given
+    counts is a table. Without a parent, children are independent, and all sections are projected at once."""
     if sections.size == 2 or parent.size == 0:
         return project_together(v, parent, starts, sections, lower, upper, totals, nu, lam, mu, x)
     worst, children = 0.0, np.empty(v.shape[0], dtype=np.int64)

@@ -38,9 +38,9 @@ _Row = tuple[_Path, _Cells]
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of a table, the sum of the histogram cells that are `counted`, shape (cells of the histogram,). It has a
-    standard name, such as `P0010001`, and the labels of the cells that contain it, from the table's total, and its own.
-    A label of a cell with parts ends in `:`."""
+    """A cell of a table, the sum of the `counted` histogram cells, shape (cells of the histogram,). It has a standard
+    name, such as `P0010001`, and the labels of the cells that contain it, from the table's total, and its own label. A
+    label of a cell with parts ends in `:`."""
 
     name: str
     path: _Path

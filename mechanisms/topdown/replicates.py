@@ -1,4 +1,4 @@
-"""Replicates: noise and estimation once more, on counts that are already published.
+"""Replicates: noise and estimation repeated on published counts.
 
 This module runs the whole algorithm on given counts of the finest level, for all levels, in memory. Given the exact
 counts and the draw's own noise, it gives the release's estimates. Given the published counts and noise of its own, it
@@ -6,7 +6,7 @@ gives a replicate, whose deviations from the published counts stand for those of
 (the Bureau's approximate Monte Carlo method; Ashmead and others, 2024). Exact sums of these deviations and of their
 squares become standard errors, biases and intervals. `assets.topdown.replicates` stores replicates.
 
-The noise of a replicate needs no secret key, because a replicate is computed from what is published. The labels of its
+The noise of a replicate needs no secret key, because a replicate is computed from published numbers. The labels of its
 streams differ from those of every draw.
 """
 
@@ -37,7 +37,7 @@ LevelLimits = Mapping[str, Sequence[Limits]]
 
 
 def replicate_noise(design: TopDownDesign, key: bytes) -> Noise:
-    """Noise of the same distributions as a draw's, from streams that no draw has; each replicate has its own key."""
+    """Noise with the distributions of a draw, from streams that no draw uses; each replicate has its own key."""
     return Noise(f"{MECHANISM} replicate", {query.label: query.noise for query in design.measured}, key)
 
 
@@ -54,7 +54,7 @@ def estimate_finest(
     Args:
         parents: for each level below the root, the number of each place's parent, in ascending order.
         counts: by histogram, the counts of the finest level; they satisfy the limits.
-        noise: of all measurements, which is read as by a draw: by query, in the order of places.
+        noise: the noise of all measurements, read as in a draw: by query, in the order of places.
     """
     finest: dict[str, Counts] = {}
     for histogram, schema in design.schemas.items():
@@ -114,7 +114,7 @@ class Census:
     limits: Sequence[Limits]
 
     def inform(self, noise: Noise) -> list[Information | None]:
-        """By level, what is known about all places from the levels below and their own; None for the finest."""
+        """By level, the information about all places from the levels below and their own; None for the finest."""
         informed: list[Information | None] = [None]
         for depth in reversed(range(len(self.exact) - 1)):
             parts = [
@@ -216,8 +216,8 @@ def add_deviations(estimate: NDArray[np.int64], replicates: Iterable[NDArray[np.
 @dataclass(frozen=True)
 class Intervals:
     """Errors of published counts, from R replicates; arrays of one shape. The standard error is √(Σ
-    (q(θ_i) − q(θ₀))² / R), which contains the bias Σ (q(θ_i) − q(θ₀)) / R: how much higher than the truth the count is
-    expected to be."""
+    (q(θ_i) − q(θ₀))² / R), which contains the bias Σ (q(θ_i) − q(θ₀)) / R: the expected excess of the count over the
+    truth."""
 
     standard_error: NDArray[np.float64]
     bias: NDArray[np.float64]
@@ -226,11 +226,11 @@ class Intervals:
 
 
 def compute_intervals(moments: Moments, replicates: int, *, median: bool = False) -> Intervals:
-    """90% intervals: the published count ± 2.015 √MSE, or the count less its bias ± the same, but for medians.
+    """90% intervals: the published count ± 2.015 √MSE, or, except for medians, the count less its bias ± the same.
 
     The bias is taken off where the count is above 5, the bias is half a standard deviation of the replicates or more,
     and it is negative or the count is 25 or more. The lower end is rounded down and is not below 0; the upper end is
-    rounded up. Where no replicate deviates, the interval is the count itself: where an invariant decides, for one.
+    rounded up. Where no replicate deviates, for example because an invariant decides, the interval is the count itself.
     """
     estimate = moments.estimate
     bias, error = moments.deviations / replicates, np.sqrt(moments.squares / replicates)

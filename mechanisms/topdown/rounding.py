@@ -9,16 +9,16 @@ are therefore a flow of 0 or 1 through a network, which has an integral solution
 1970): the real values are one. The distance |y − m| of an integer y next to m is linear in the choice. Query by query
 from coarse to fine, the sum of these distances is minimized in integer arithmetic, among the choices that keep the
 distances of all coarser queries least. So every cell and every marginal differs by less than 1 from its real value, and
-the L1 distance of each query is the least that those of coarser queries allow.
+the L1 distance of each query is the least that the distances of coarser queries allow.
 
 The network simplex method, compiled, moves from spanning tree to spanning tree of the network. The first stage finds a
 flow that meets all balances. Every further stage minimizes the cost of its own arcs. A stage ends when no arc has a
 reduced cost that lowers the total. An arc with a reduced cost that is not 0 then has the same flow in every optimal
-flow, so it is left as it is, and the arcs that remain keep all earlier costs least, whatever later stages do.
+flow, so it is left as it is, and the remaining arcs keep all earlier costs least in all later stages.
 
 Trees are strongly feasible (Cunningham, 1976): from every node, some flow can be sent along the tree to the root. Among
-the arcs that limit a change, the last one around the cycle leaves, which keeps trees so and rules out cycling. All
-costs are integers, so there are no tolerances.
+the arcs that limit a change, the last one around the cycle leaves, which keeps trees strongly feasible and rules out
+cycling. All costs are integers, so there are no tolerances.
 """
 
 from collections.abc import Sequence
@@ -102,10 +102,10 @@ def _answer(x, maps, begins, least, greatest, widened):  # type: ignore[no-untyp
 
 @njit(cache=True, nogil=True)
 def _list_arcs(real, base, up, down, maps, begins, parent):  # type: ignore[no-untyped-def]
-    """The choices as arcs, as `cheapest_flow` takes them, query by query, those up first; without any balances if none
-    can meet the constraints. A choice up is a flow from the node of the coarser answer, of which its own is a part, to
-    its own node. A cell has no node of its own: it leads to that of the parent's cell, or back to the root. A choice
-    down flows the other way."""
+    """The choices as arcs, as `cheapest_flow` takes them, query by query, those up first; without any balances if no
+    choices can meet the constraints. A choice up is a flow from the node of the coarser answer, of which its own is a
+    part, to its own node. A cell has no node of its own: it leads to that of the parent's cell, or back to the root. A
+    choice down flows the other way."""
     children, last = base.shape[0], maps.shape[0] - 1
     balance = np.zeros(1 + children * begins[last] + parent.size, np.int64)
     used = np.zeros(balance.size, np.bool_)
@@ -169,7 +169,7 @@ def _choose(base, up, down, begins, flow):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _meets(answers, maps, begins, parent, least, greatest):  # type: ignore[no-untyped-def]
-    """Whether integers meet all constraints, whatever led to them."""
+    """Whether integers meet all constraints, checked independently of the solver."""
     cells = begins[-2]
     sums = np.zeros(begins[-1], np.int64)
     left = parent.copy()
@@ -199,18 +199,18 @@ def cheapest_flow(
     costs: NDArray[np.int64],
     balances: NDArray[np.int64],
 ) -> NDArray[np.int64] | None:
-    """The flow of every arc, 0 or 1, that meets the balances with the least cost of the first stage; of these, that of
-    the second; and so on. None if no flow meets the balances.
+    """The flow of every arc, 0 or 1, that meets the balances with the least cost of the first stage; among such flows,
+    the least cost of the second; and so on. None if no flow meets the balances.
 
     Args:
         tails, heads: shape (arcs,): the nodes that an arc leads from and to. Node 0 is the root.
         stages: shape (arcs,): the stage at which an arc's cost counts, from 0.
         costs: shape (arcs,): their sums must stay below 2^62.
-        balances: shape (nodes,): what flows out of a node less what flows in; that of the root is not read.
+        balances: shape (nodes,): the flow out of a node less the flow in; the root's is not read.
     """
     nodes, arcs = len(balances), len(tails)
     others = np.arange(1, nodes)
-    # Every node has an arc of its own from or to the root, which must end without a flow.
+    # Every node has its own arc from or to the root, which must end without a flow.
     out = balances[1:] >= 0
     flow = np.concatenate([np.zeros(arcs, dtype=np.int64), np.abs(balances[1:])])
     feasible = _simplex(
@@ -366,7 +366,7 @@ def _pivot(  # type: ignore[no-untyped-def]
     left = arc_of[leaving]
     state[entering] = _LEFT
     state[left] = (_AT_LOWER if flow[left] == 0 else _AT_UPPER) if left < arcs else _LEFT
-    # The part of the tree below the arc that leaves is hung up anew at the arc that enters.
+    # The part of the tree below the leaving arc is attached at the entering arc.
     top, above = (first, second) if from_first else (second, first)
     reduced = _reduced(entering, stage, tails, heads, stages, costs, potential)
     shift = -reduced if tails[entering] == top else reduced

@@ -1,4 +1,4 @@
-"""What TopDown counts: histograms over named attributes, marginals of them, and sums of cells. Queries are never
+"""The counts of TopDown: histograms over named attributes, their marginals, and sums of cells. Queries are never
 matrices: a marginal is an array that gives the marginal cell of each cell."""
 
 from collections.abc import Mapping, Sequence
@@ -77,8 +77,8 @@ class Marginal:
     whole: int
 
     def find(self, cells: NDArray[Any]) -> Cells:
-        """The marginal cell of each of some cells of the histogram, shape of `cells`. In a large histogram, a cell that
-        it does not have counts as one that it has, so that whoever checks a forged table can say what is wrong."""
+        """The marginal cell of each of some cells of the histogram, shape of `cells`. In a large histogram, a
+        nonexistent cell counts as an existing one, so that the check of a forged table can name the error."""
         if self.whole <= _TABULATED:
             return self.cells[cells]
         step, of_first, of_last = self._halves
@@ -101,8 +101,8 @@ class Marginal:
 
     @cached_property
     def _halves(self) -> tuple[int, Cells, Cells]:
-        """A marginal cell is a sum over attributes: of what the first ones add, by the cell divided by the step of the
-        last of these, and of what the others add, by the remainder."""
+        """A marginal cell is a sum of two parts: the part of the first attributes, by the cell divided by the step of
+        the last of these, and the part of the others, by the remainder."""
         steps = {1, *(part.step for part in self.parts)}
         step = min(steps, key=lambda step: self.whole // step + step)
         of_last = self._compute(np.arange(step))
@@ -129,11 +129,11 @@ class Counts:
     count: NDArray[np.int64]
 
     def shift(self, by: int) -> "Counts":
-        """The same of places with numbers that are greater by so much."""
+        """The same counts with place numbers increased by `by`."""
         return Counts(self.number + by, self.cell, self.count)
 
     def locate(self, marginal: Marginal, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The counts that add up to the answers in the places from `first` up to `last`: to which answer, and how much.
+        """The counts that add up to the answers in the places from `first` up to `last`: the answer, and the amount.
         Answers are numbered by place and marginal cell, from those of the place `first`."""
         own = slice(*np.searchsorted(self.number, [first, last]))
         return (self.number[own] - first) * marginal.size + marginal.find(self.cell[own]), self.count[own]
@@ -261,14 +261,13 @@ PERSONS = Schema(
 )
 """Persons by household or group-quarters type (household; correctional, juvenile, nursing and other institutional;
 college, military and other noninstitutional), voting age (under 18; 18 and over), Hispanic origin (no; yes) and race.
-Nobody under 18 lives in a nursing facility (the edit constraint)."""
+No person under 18 lives in a nursing facility (the edit constraint)."""
 
 UNITS = Schema(name="units", attributes=(Attribute("occupancy", 2),))
 """Housing units, occupied or vacant (H1)."""
 
 HOUSEHOLDS, OCCUPIED = 0, 0
-"""The code of `hhgq` that stands for households, where the others are types of group quarters; and that of occupied
-units."""
+"""The code of `hhgq` for households (the others are types of group quarters), and the code of occupied units."""
 
 UNITS_BY_OCCUPANCY = replace(UNITS, bounded="occupancy", rounding=(TOTAL, "occupancy"))
 """The same histogram, with bounds of the occupied and of the vacant units: persons' estimates bound the former."""

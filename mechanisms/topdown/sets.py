@@ -1,6 +1,6 @@
 """Integer group counts for siblings that satisfy the limits of sets of groups, where bounds and totals do not suffice.
 
-They are the nearest to the estimates. `feasibility` derives the limits; `estimation` uses the counts.
+The counts are the nearest to the estimates. `feasibility` derives the limits; `estimation` uses the counts.
 
 The children's group counts are the integers y that minimize Σ |y − x|, where x are the real values. The possible counts
 of one child form a generalized polymatroid, and so do those of all children together. Counts that add up to the
@@ -76,7 +76,8 @@ def _solve_with_sets(sets: Sets, program: "_Program", counts: NDArray[np.float64
 
 
 def _excess(sets: Sets, counts: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64] | NDArray[np.float64]:
-    """By how much each set's limits are violated, shape (concerned, 2**groups); not positive if they are satisfied."""
+    """The amount by which each set's limits are violated, shape (concerned, 2**groups); not positive if they are
+    satisfied."""
     sums = counts[sets.units] @ list_members(counts.shape[1]).T
     return np.maximum(sets.least - sums, sums - sets.most)
 

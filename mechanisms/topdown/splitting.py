@@ -18,11 +18,11 @@ from mechanisms.topdown.decomposition import invert
 Floats = NDArray[np.float64]
 
 MOST_COARSE = 400
-"""With more coarse answers, a problem is not solved so: the time grows with their cube."""
+"""With more coarse answers, a problem is not solved by splitting: the time grows with their cube."""
 
 
 class Step(NamedTuple):
-    """What the steps of all children have in common.
+    """The common part of all children's steps.
 
     Attributes:
         fine: shape (cells,): the answer of T that counts each cell, from 0.
@@ -79,7 +79,7 @@ def prepare(
 
 
 def count_answers(cells: NDArray[np.integer[Any]]) -> int:
-    """How many answers of a query, by the answer of each cell, have a cell."""
+    """The number of answers of a query that have a cell, from the answer of each cell."""
     reached = np.zeros(int(cells.max(initial=-1)) + 1, dtype=np.bool_)
     reached[cells] = True
     return int(np.count_nonzero(reached))

@@ -1,15 +1,15 @@
 """Euclidean projection onto tables with given margins, compiled: the groups of a family whose counts are held.
 
 With multipliers α of one side and β of the other, the projection of v is x = max(0, v + α + β). For given α, each β is
-the root of a convex, piecewise linear function. What remains is a concave dual in α, the shorter side, with a piecewise
-linear gradient: semismooth Newton steps with a line search end at the solution after a few tiny systems.
+the root of a convex, piecewise linear function. The remaining problem is a concave dual in α, the shorter side, with a
+piecewise linear gradient: semismooth Newton steps with a line search end at the solution after a few tiny systems.
 """
 
 import numpy as np
 from numba import njit
 
 LONGEST_SIDE = 128
-"""A table whose sides are both longer is left to `projection`."""
+"""`projection` takes the tables whose sides are both longer."""
 
 _STEPS = 100
 _HALVINGS = 30
@@ -46,7 +46,7 @@ def _fill(v, sums, alpha, beta, x):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _lack(x, sums, lacking):  # type: ignore[no-untyped-def]
-    """Write what entries lack of their sums; the largest, as a multiple of what rounding errors explain."""
+    """Write the amounts that entries lack to their sums; returns the largest, as a multiple of rounding errors."""
     lacking[:] = sums
     for line in range(x.shape[0]):
         for entry in range(x.shape[1]):
@@ -105,7 +105,7 @@ def _solve_step(x, lacking, step):  # type: ignore[no-untyped-def]
 def project_table(v, of_lines, of_entries, beta, alpha, x):  # type: ignore[no-untyped-def]
     """Write the projection of `v`, shape (lines, entries), onto the tables with the given positive sums into `x`.
     Starts from the given multipliers and updates them. Returns the largest difference of an entry from its sum, as a
-    multiple of what rounding errors explain."""
+    multiple of rounding errors."""
     lacking, following = np.empty(alpha.size), np.empty(alpha.size)
     step, trial = np.empty(alpha.size), np.empty(alpha.size)
     _fill(v, of_lines, alpha, beta, x)
