@@ -1,1 +1,1 @@
-"""Redistricting data estimated anew from published noisy measurements: no record is read and nothing is charged."""
+"""Redistricting data estimated anew from published noisy measurements, without reading records or charging budget."""

@@ -48,7 +48,7 @@ _OF_LEVEL = SQL("reestimation/estimates", "FROM {{ table }} WHERE histogram = $h
 
 @dataclass(frozen=True)
 class Anew:
-    """What the publication asks of a method, for a reestimation, which draws nothing."""
+    """A reestimation as the method of its publication, without a draw."""
 
     release: Reestimation
     estimation = ()
@@ -73,7 +73,7 @@ class Anew:
 
 
 def build_reestimation(release: Reestimation) -> dg.Definitions:
-    """The assets and checks. Raises DeclarationError if what it publishes could not be written."""
+    """The assets and checks. Raises DeclarationError if a published table could not be written."""
     method: Any = Anew(release)
     require_placeable(release, method.tables())
     assets = [
@@ -93,7 +93,7 @@ def _build_measurements(release: Reestimation) -> dg.AssetsDefinition:
     def measurements(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         opened = open_measurements(release, custody, ledger)
         measured = read_opened(release, opened)
-        # Before anything is stored, because another estimation, or other measurements, may be needed.
+        # Before storing, because the declaration may need another estimation or other measurements.
         release.design.complete(list(next(iter(measured.values())).tree))
         with release.adapt(warehouse).session(writes=Zone.PUBLIC) as session:
             made = make_recipes(session, release, opened, measured)
@@ -156,7 +156,7 @@ def _estimates_recipes(session: Session, release: Reestimation) -> Recipes:
 
 
 def _read_estimates(session: Session, release: Reestimation, measured: Mapping[str, Measured]) -> dict[str, Histograms]:
-    """The stored histograms. Raises ReestimationError if one is of no place or cell, or there twice."""
+    """The stored histograms. Raises ReestimationError if a count is of an unknown place or cell, or is repeated."""
     found = {}
     for name, own in measured.items():
         histograms = {}
@@ -198,7 +198,7 @@ def _tables_recipes(session: Session, release: Reestimation) -> Recipes:
 
 
 def _list_numbers(release: Reestimation, cells: Bounded) -> pa.Table:
-    """A row for each place, with the numbers of all cells in lists, as a release stores them."""
+    """A row for each place, with the numbers of all cells in lists, in the format of a release."""
     if max(cells.lower.max(initial=0), cells.upper.max(initial=0)) > np.iinfo(np.int32).max:
         raise ReestimationError(f"{release.schema}: {cells.level}: the end of an interval is 2^31 or more")
     numbers: list[tuple[NDArray[Any], int | None]] = [
@@ -255,7 +255,7 @@ def _find_violations(name: str, measured: Measured, estimated: Histograms) -> It
 
 
 def _tables_as_made(context: ReleaseContext[Reestimation]) -> list[str]:
-    """Every stored table is what follows from the stored estimates and measurements."""
+    """Every stored table follows from the stored estimates and measurements."""
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         return _list_differing(session, _tables_recipes(session, context.release))
 
@@ -308,7 +308,7 @@ def _build_publication(method: Any) -> dg.AssetsDefinition:
 
 
 def with_levels(session: Session, release: Reestimation) -> Reestimation:
-    """The release with the levels of the stored measurements. Raises PlacesError unless these are a tree."""
+    """The release with the levels of the stored measurements. Raises PlacesError unless the places form a tree."""
     tree, _ = read_tree(lambda name: session.arrow("warehouse/all", source=release.public(name)))
     return replace(release, levels=tuple(tree))
 
@@ -320,12 +320,12 @@ def certify(
     files: tuple[DataFile, ...],
     stamp: TimeStamp | None,
 ) -> EstimateCertificate:
-    """Raises ReestimationError if the files of the measurements are others since these were taken in."""
+    """Raises ReestimationError if the files of the measurements have changed since the stage `measurements`."""
     release, custody, key = context.release, context.custody, public_key(context.custody)
     opened = open_measurements(release, context.custody, context.ledger)
     if dict(session.rows("warehouse/all", source=release.public(SOURCES))) != dict(opened.digests):
         raise ReestimationError(f"{release.schema}: the files of the measurements were altered meanwhile")
-    # Of the record too: no number comes again after somebody removed the folder.
+    # Also the editions in the custody's record, so that numbers are not reused after the folder is removed.
     kept = custody.read_editions(release.dataset.name, release.name)
     known = {(int(name.partition(".")[0]), draw_id) for name, (draw_id, _) in kept.items() if name != CURRENT}
     if present := signed_identity(release.folder, key):

@@ -1,6 +1,7 @@
-"""The certificate of a reestimation: what was estimated anew, how, and from which files, as a record and its models.
+"""The certificate of a reestimation: the new estimates, their method and their source files, as a record and its
+models.
 
-No guarantee is stated here, because none is given: the measurements keep the one that their publisher states.
+The certificate states no guarantee of its own: the measurements keep the guarantee stated by their publisher.
 """
 
 import operator
@@ -114,7 +115,7 @@ class EstimateCertificate:
     """As `assets.publication.certificate.Certificate`, without a charge.
 
     Attributes:
-        known: the numbers of the editions that were published by now, each with its draw.
+        known: the numbers of the editions published so far, each with its draw.
         signing_key: the fingerprint of the public key that verifies the publication's signature.
     """
 
@@ -134,7 +135,7 @@ class EstimateCertificate:
 
     @property
     def _own(self) -> GivenCertificate | None:
-        """The same, if the measurements are of this deployment."""
+        """The certificate of the measurements, if they come from this deployment."""
         return self._given if self.release.of else None
 
     @property
@@ -143,7 +144,7 @@ class EstimateCertificate:
 
     @property
     def ledger(self) -> SimpleNamespace:
-        """When the measurements were charged, or published."""
+        """The time at which the measurements were charged or published."""
         given, published = self._given, self.release.declaration.published
         if given:
             return SimpleNamespace(recorded_at=given.ledger.recorded_at)
@@ -220,5 +221,5 @@ class EstimateCertificate:
 
 
 def _select(model: type[P], given: BaseModel) -> P:
-    """The fields of a given part that a model has."""
+    """The fields of the given part that the model has."""
     return model.model_validate(given.model_dump(include=set(model.model_fields)))

@@ -1,4 +1,4 @@
-"""A reestimation as one value, with the rules that it satisfies before anything runs."""
+"""A reestimation as one value, with the rules that it must satisfy before any run."""
 
 import datetime
 from collections.abc import Mapping
@@ -28,11 +28,12 @@ TEXTS = Prose(Path(__file__).with_name("texts.md"))
 Day = Annotated[datetime.date, WithJsonSchema({"type": "string", "format": "date"})]
 
 SOURCES = "sources"
-"""The product that lists the files that the measurements were read from."""
+"""The product that lists the source files of the measurements."""
 
 
 class ReestimationError(RefusedError, ValueError):
-    """Published measurements that cannot be estimated as declared. The message has the file or field, and the rule."""
+    """Published measurements that cannot be estimated as declared. The message names the file or field, and the
+    rule."""
 
 
 class ReestimationDeclaration(ReleaseDeclaration):
@@ -123,7 +124,7 @@ class ReestimationDeclaration(ReleaseDeclaration):
 
 @dataclass(frozen=True)
 class Measurements:
-    """What takes the place of a dataset: published measurements, from which no record follows."""
+    """Published measurements in the place of a dataset. They contain no records."""
 
     name: str
     title: str
@@ -135,12 +136,12 @@ class Measurements:
 
 @dataclass(frozen=True)
 class Reestimation(Release):
-    """Raises DeclarationError if the release `of` publishes no noisy measurements, or not all that is exact in it.
+    """Raises DeclarationError if the release `of` does not publish its noisy measurements or all its exact statistics.
 
     Attributes:
         of: the release whose publication is estimated anew; None for a folder.
-        root: the folder that relative paths start from.
-        levels: those of the measurements, from the root to the finest; none before they are taken in.
+        root: the base folder of relative paths.
+        levels: the levels of the measurements, from the root to the finest; empty before the measurements are read.
     """
 
     declaration: ReestimationDeclaration
@@ -175,8 +176,8 @@ class Reestimation(Release):
 
     @cached_property
     def products(self) -> Mapping[str, PublishedTable]:
-        """What is published, by name."""
-        # Commands that only show what is declared need not load what estimates.
+        """The published tables, by name."""
+        # Commands that only show declarations need not load the estimation.
         from assets.topdown.published import describe_linear, describe_redistricting, describe_spine
 
         file = PublishedColumn("file", "string", "Name of the file, with the folders that it is in")

@@ -1,6 +1,7 @@
-"""The certificate of the measurements: what it says, as far as the certificate of the estimates repeats it.
+"""The certificate of the measurements: the fields repeated in the certificate of the estimates.
 
-Another deployment may have signed it, which is trusted with its measurements, but not with what this one signs.
+Another deployment may have signed it. Its measurements are trusted, but it must not control the content that this
+deployment signs.
 """
 
 from datetime import UTC, datetime
@@ -30,7 +31,7 @@ _Line = Annotated[str, AfterValidator(_require_line)]
 
 
 class _Given(BaseModel):
-    """A part of the certificate; its further fields are left out."""
+    """A part of the certificate; other fields are ignored."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -68,7 +69,7 @@ class _Entry(_Given):
 
 
 class GivenCertificate(_Given):
-    """What the certificate of the measurements says, as far as it is taken over."""
+    """The fields of the measurements' certificate that are copied."""
 
     dataset: _Named
     release: _Named

@@ -1,4 +1,5 @@
-"""How published measurements are taken in: opened, with the hashes of their files, stored as tables, and read back."""
+"""The intake of published measurements: opening them, with the hashes of their files, storing them as tables, and
+reading them back."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from resources.statements import SQL
 from resources.warehouse import Session
 
 BOUNDS = "bounds"
-"""The table of what is exact: of every place its total, if it is fixed, and the bounds of its groups."""
+"""The table of exact statistics: the total of every place, if fixed, and the bounds of its groups."""
 
 _ANSWERS = SQL(
     "reestimation/answers",
@@ -43,14 +44,14 @@ _OF_LEVEL = SQL(
 
 @dataclass(frozen=True)
 class Opened:
-    """Published measurements that were found as declared.
+    """Published measurements that match the declaration.
 
     Attributes:
-        digests: the SHA-256 of every file, by its name.
-        checksums: one for all of them: of the `SHA256SUMS` of a publication, and otherwise of the lines that it would
-            have.
-        signed: the publication as it was signed; None for the Census Bureau's files.
-        certificate: that of the publication.
+        digests: the SHA-256 of every file, by name.
+        checksums: the SHA-256 for all files: of the `SHA256SUMS` of a publication, or otherwise of the lines that it
+            would have.
+        signed: the signed publication; None for the Census Bureau's files.
+        certificate: the certificate of the publication.
     """
 
     digests: Mapping[str, str]
@@ -60,7 +61,7 @@ class Opened:
 
 
 def open_measurements(release: Reestimation, custody: Custody, ledger: Ledger) -> Opened:
-    """Raises ReestimationError if the files are missing, altered, or others than declared; and PlacesError."""
+    """Raises ReestimationError if the files are missing, altered, or differ from the declaration; and PlacesError."""
     declared = release.declaration
     try:
         if release.of:
@@ -106,8 +107,8 @@ def _hash_files(release: Reestimation) -> Opened:
 def read_published(
     release: Reestimation, tables: PublishedTables, custody: Custody, ledger: Ledger
 ) -> dict[str, Measured]:
-    """The measurements that the published estimates were made from. Raises ReestimationError if there are others by
-    now; and as `open_measurements` and `read_opened`."""
+    """The measurements behind the published estimates. Raises ReestimationError if the measurements have changed since,
+    and errors as `open_measurements` and `read_opened`."""
     opened = open_measurements(release, custody, ledger)
     rows = tables.read(SOURCES)
     if dict(zip(rows["file"].to_pylist(), rows["sha256"].to_pylist(), strict=True)) != dict(opened.digests):
