@@ -43,7 +43,7 @@ _TITLES = {
     "hisp * hhtenshort_2lev * race": "Householder's race and tenure",
     DETAILED: "Tenure and vacancy",
 }
-"""Of production's queries, those that are compared, each of one histogram; the query of all cells is that of units."""
+"""The production queries to compare, each of one histogram; the query of all cells is the one of units."""
 
 _HISTOGRAMS = dict(zip(_TITLES, ("persons", "persons", "persons", "households", "households", "units"), strict=True))
 
@@ -55,8 +55,8 @@ class _Query(NamedTuple):
 
 
 def _list_queries(design: DHCDesign) -> dict[str, _Query]:
-    """By metric, what is compared: of histograms with passes of their own, all queries with few answers that every
-    level asks."""
+    """By metric, the queries to compare. For histograms with declared passes, these are all queries with few answers
+    that every level asks."""
     complete = {name: list_complete(plan, design.allocations[name]) for name, plan in design.plans.items()}
     compared = {
         query: _Query(_HISTOGRAMS[query], query, title)
@@ -88,7 +88,7 @@ def build_dhc_accuracy(release: DHCRelease) -> dg.AssetsDefinition:
 
 
 def _compared(release: DHCRelease) -> list[str]:
-    """The published tables, without their iterations by race and origin."""
+    """The published tables without their iterations by race and origin."""
     return [name for name in table_names(release) if name[-1].isdigit()]
 
 
@@ -120,11 +120,11 @@ def measure_accuracy(session: Session, release: DHCRelease) -> Iterator[Figure]:
 
 
 Errors = tuple[float, int]
-"""The sum of absolute errors, and the number of figures."""
+"""The sum of absolute errors and the number of figures."""
 
 
 def _compare_tables(name: str, truth: NDArray[np.int64], found: NDArray[np.int64]) -> Errors:
-    """The errors of a table's figures; of median ages, of those that are in both."""
+    """The errors of a table's figures; for median ages, only of those known in both."""
     if name not in MEDIAN_AGES:
         return int(np.abs(found - truth).sum()), truth.size
     both = (truth >= 0) & (found >= 0)
@@ -132,7 +132,7 @@ def _compare_tables(name: str, truth: NDArray[np.int64], found: NDArray[np.int64
 
 
 def compare_answers(stored: Stored, query: str, exact: Counts, estimates: Counts) -> list[Errors]:
-    """The errors of measurements and of estimates in the cells that were measured."""
+    """The errors of measurements and of estimates in the measured cells."""
     marginal = stored.schema.marginal(query)
     sums, answers = np.zeros(2, dtype=np.int64), 0
     for asked, noisy in stored.list_kept(query):

@@ -29,8 +29,8 @@ from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.dhc.tables import DHC_TABLES, MEDIAN_AGES, P_L_TABLES
 
 SUBSET_GROUP, BLOCK_GROUP = "tract_subset_group", "block_group_run"
-"""The columns of units that the production spine computes: runs of tract subsets in a prim, and of blocks in a tract
-subset that agree in block group and in the major types of group quarters they have."""
+"""The columns of units that the production spine computes: runs of tract subsets in a prim, and runs of blocks in a
+tract subset with the same block group and the same major types of group quarters."""
 
 _STATE = ("TABBLKST",)
 _COUNTY = (*_STATE, "TABBLKCOU")

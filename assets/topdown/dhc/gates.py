@@ -1,4 +1,4 @@
-"""The gates that the DHC adds to those of all releases and of noisy counts, as currently stored.
+"""The gates that the DHC adds to the gates of all releases and of noisy counts. They check the stored tables.
 
 Those on estimates are evaluated at every level, by SQL alone, and share no code with the estimation.
 """
@@ -116,8 +116,8 @@ def _check_allocation(session: Session, context: Context) -> Iterable[str]:
 
 
 def _check_feasibility(session: Session, context: Context) -> Iterable[str]:
-    """The redistricting data can be completed: they count nobody in an impossible cell, or in a type of group quarters
-    that the place lacks."""
+    """The redistricting data can be completed: they count no persons in an impossible cell, or in a type of group
+    quarters that the place lacks."""
     release = context.release
     try:
         require_feasible(session, release, read_tree(session, release).places(release.finest))
@@ -257,7 +257,7 @@ def _check_householders(session: Session, context: Context) -> Iterator[str]:
 
 
 def _register_groups(session: Session, name: str, schema: Schema, query: str, most: int | None = None) -> Fragment:
-    """Register the marginal cell of each cell; only those below `most`."""
+    """Register the marginal cell of each cell, only those below `most`."""
     codes = schema.marginal(query).cells
     cells = np.arange(schema.size) if most is None else np.flatnonzero(codes < most)
     return session.register(name, pa.table({"cell": cells, "code": codes[cells].astype(np.int64)}))

@@ -1,7 +1,7 @@
-"""The stages `facilities` and `redistricting`: what holds in every place, known before anything is measured.
+"""The stages `facilities` and `redistricting`: the counts known in every place before any measurement.
 
-The facilities of group quarters are an invariant. The redistricting data are read from their publication, as everyone
-reads them, after its signature was verified; nothing is spent on them.
+The facilities of group quarters are an invariant. The redistricting data are read from their publication, like any
+public file, after verifying its signature, so they cost no budget.
 """
 
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,8 @@ _TOTALS = SQL(
 
 
 class RedistrictingError(RefusedError, ValueError):
-    """The publication of redistricting data is missing, is not of the current records, or cannot be completed."""
+    """The publication of redistricting data is missing, does not come from the current records, or cannot be
+    completed."""
 
 
 def build_facilities(release: DHCRelease) -> dg.AssetsDefinition:
@@ -124,10 +125,10 @@ def build_redistricting(release: DHCRelease) -> dg.AssetsDefinition:
 
 def redistricting_recipes(session: Session, release: DHCRelease, custody: Custody, ledger: Ledger) -> Recipes:
     """The recipes of the published counts, in a session of the public zone, and with intervals, of the linear estimates
-    of counts that the DHC measures too.
+    of counts that the DHC also measures.
 
-    Raises RedistrictingError if the publication is missing or was altered, or is of other records, places or another
-    declaration.
+    Raises RedistrictingError if the publication is missing or was altered, or comes from different records, places or
+    another declaration.
     """
     before = release.redistricting
     name = f"{before.dataset.name}/{before.name}"
@@ -166,8 +167,8 @@ def redistricting_recipes(session: Session, release: DHCRelease, custody: Custod
 
 
 def fit_published(session: Session, release: DHCRelease, signed: SignedFolder) -> pa.Table:
-    """In the places of all levels, the linear estimates from the measurements of the redistricting data, of counts that
-    both releases measure and of others, with their covariances."""
+    """The linear estimates, in the places of all levels, of counts that both releases measure and of other counts, from
+    the measurements of the redistricting data, with their covariances."""
     codes = [read_codes(session, release, level).to_pylist() for level in release.levels]
     starts = [read_tree(session, release).starts_within(release.finest, level) for level in release.levels]
     measured = read_measured(PublishedTables.of(signed))
@@ -189,8 +190,8 @@ def _fit_levels(
     codes: Sequence[Sequence[str]],
     starts: Sequence[NDArray[np.int64]],
 ) -> Iterator[Told]:
-    """By level, what the measurements tell about the counts, from the codes of the places and the first of the finest
-    places of each."""
+    """By level, the linear estimates of the counts from the measurements, given the codes of the places and the first
+    finest place of each."""
     before, families = release.redistricting, list_all_families(measured)
     informed = inform_levels(families)
     wanted = families, informed, shared.counted, len(shared.sums)
@@ -201,7 +202,7 @@ def _fit_levels(
 
     for level, own, begins in zip(release.levels, codes, starts, strict=True):
         if other := same.get(release.spine[level]):
-            # The code of the root is the name of its level.
+            # The root's code is the name of its level.
             chosen = [position[other][code] for code in (own if other != before.levels[0] else [other])]
             yield fitted[other].take(np.array(chosen))
         else:
@@ -209,20 +210,20 @@ def _fit_levels(
 
 
 def read_redistricting(session: Session, release: DHCRelease, histogram: str, first: int, last: int) -> Counts:
-    """The published counts of a histogram of the redistricting release in the places of the finest level from `first`
-    up to `last`, which are then counted from 0."""
+    """The published counts of a histogram of the redistricting release in the finest places from `first` up to `last`,
+    renumbered from 0."""
     table, size = release.public(REDISTRICTING), SCHEMAS[histogram].size
     return read_counts(session, table, size, first, last, histogram=histogram).shift(-first)
 
 
 def read_persons(session: Session, release: DHCRelease, first: int, last: int) -> Held:
-    """Published persons by place of the finest level and group, of places as `read_redistricting`."""
+    """Published persons by finest place and group, in the places as in `read_redistricting`."""
     return Held(read_redistricting(session, release, "persons", first, last), PERSONS.marginal(GROUPS).size)
 
 
 def read_facilities(session: Session, release: DHCRelease, places: int, first: int = 0) -> NDArray[np.int64]:
-    """The facilities of so many places of the finest level, shape (places, 24). Raises GridError, where a cell is the
-    position of a type."""
+    """The facilities of the `places` finest places from `first`, shape (places, 24). Raises GridError, in which a cell
+    is the position of a type."""
     positions = pa.table({"type": list(map(str, QUARTERS)), "cell": np.arange(len(QUARTERS))})
     names = {"facilities": release.public(FACILITIES), "types": session.register("types_of_quarters", positions)}
     values = {"first": first, "last": first + places}
@@ -234,8 +235,8 @@ def read_facilities(session: Session, release: DHCRelease, places: int, first: i
 
 
 def read_units(session: Session, release: DHCRelease, places: int, first: int = 0) -> NDArray[np.int64]:
-    """What holds of units of so many places: occupied and vacant ones as published, and facilities by type, shape
-    (places, 26)."""
+    """The known units of the `places` finest places from `first`: published occupied and vacant units, and facilities
+    by type, shape (places, 26)."""
     counts = read_redistricting(session, release, UNITS.name, first, first + places)
     occupancy = np.zeros((places, 2), dtype=np.int64)
     occupancy[counts.number, counts.cell] = counts.count
@@ -245,14 +246,14 @@ def read_units(session: Session, release: DHCRelease, places: int, first: int = 
 def read_given(
     session: Session, release: DHCRelease, first: int, last: int
 ) -> Iterator[tuple[tuple[int, int], Held, NDArray[np.int64]]]:
-    """Some of the places from `first` up to `last` of the finest level at a time: the first and the one after the last,
-    and as `read_persons` and `read_units`."""
+    """The finest places from `first` up to `last` in batches: the first place and the place after the last, with the
+    results of `read_persons` and `read_units`."""
     for own in cut_places(session, release.public(REDISTRICTING), first, last, histogram="persons"):
         yield own, read_persons(session, release, *own), read_units(session, release, own[1] - own[0], own[0])
 
 
 def require_feasible(session: Session, release: DHCRelease, places: int) -> None:
-    """Refuse, before anything is charged, counts that cannot be completed. Raises QuartersError, HouseholdersError and
+    """Refuse counts that cannot be completed, before the charge. Raises QuartersError, HouseholdersError and
     RedistrictingError with the number of blocks."""
     group = PERSONS.marginal(GROUPS)
     possible = np.bincount(group.find(np.flatnonzero(PERSONS.possible)), minlength=group.size) > 0

@@ -1,8 +1,8 @@
-"""The asset `intervals` of a DHC release: for the cells of its tables that completely drawn queries determine, those of
-this release or those of the redistricting data, the linear estimate from the measurements of both, with its standard
-error and a 90% interval, which follow without replicates.
+"""The asset `intervals` of a DHC release: the linear estimates, standard errors and 90% intervals of table cells, from
+the measurements of this release and of the redistricting data, without replicates. They cover the cells determined by
+completely drawn queries of either release.
 
-`mechanisms.topdown.dhc.linear` has the mathematics. Only public tables are read, so nothing is charged.
+`mechanisms.topdown.dhc.linear` has the mathematics. The asset reads only public tables, so it costs no budget.
 """
 
 from collections.abc import Iterator, Sequence
@@ -64,12 +64,12 @@ def interval_table(release: DHCRelease, name: str) -> Table:
 
 
 class Determined(NamedTuple):
-    """The cells of a table that are determined.
+    """The determined cells of a table.
 
     Attributes:
-        positions: ascending.
-        other: by cell, the position in `Shared.others`; -1 if this release's own answers determine it.
-        sums: the cells that they determine, in order, as of `Model.express`.
+        positions: the positions of the cells, ascending.
+        other: by cell, the position in `Shared.others`; -1 if this release's own answers determine the cell.
+        sums: the cells determined by own answers, in order, as in `Model.express`.
     """
 
     positions: Numbers
@@ -78,7 +78,7 @@ class Determined(NamedTuple):
 
 
 def find_cells(design: DHCDesign, name: str) -> Determined:
-    """Those of one of `tables_of_intervals`."""
+    """The determined cells of one of `tables_of_intervals`."""
     models = find_models(design)
     return _find_cells(models[PERSONS.name if DHC_TABLES[name].schema.name == PERSONS.name else UNITS.name], name)
 
@@ -101,7 +101,8 @@ def _number_others(model: Model) -> dict[bytes, int]:
 
 
 def intervals_recipes(session: Session, release: DHCRelease) -> Recipes:
-    """The recipe of every table of the asset. They read what this function registers, in the same session."""
+    """The recipe of every table of the asset. The recipes read relations registered by this function, in the same
+    session."""
     models = find_models(release.design)
     of_models = {
         histogram: [name for name in release.tables_of_intervals if DHC_TABLES[name].schema.name in model.of_cell]
@@ -143,7 +144,7 @@ def _to_hundredths(values: Floats) -> pa.Array:
 
 
 class Estimated(NamedTuple):
-    """Of a level: the linear estimates of sums, their standard errors, and the ends of their intervals, shape (places,
+    """The linear estimates of sums at a level, their standard errors, and the ends of their intervals, shape (places,
     sums)."""
 
     estimate: Floats
@@ -153,7 +154,7 @@ class Estimated(NamedTuple):
 
 
 def _estimate(session: Session, release: DHCRelease, model: Model, histogram: str, sums: Floats) -> Sequence[Estimated]:
-    """By level: sums of the model, and after them what the redistricting data alone measured."""
+    """By level, the estimates of the model's `sums`, followed by the sums that only the redistricting data measured."""
     shared = share(model)
     levels = read_answers(session, release, model)
     wanted = np.r_[: len(sums), len(sums) + len(shared.sums) + np.arange(len(shared.others))]
@@ -177,7 +178,7 @@ def _estimate(session: Session, release: DHCRelease, model: Model, histogram: st
 
 
 def read_answers(session: Session, release: DHCRelease, model: Model) -> list[Answers]:
-    """The stored answers to a model's queries, by level from the root's. Raises GridError unless they are complete."""
+    """The stored answers to a model's queries, by level from the root. Raises GridError unless they are complete."""
     tree = read_tree(session, release)
     parents, planned = list_parents(tree), plan_histograms(release, tree)
     homes = read_units(session, release, tree.places(release.finest))[:, :2].sum(axis=1, keepdims=True)
@@ -201,8 +202,8 @@ def read_answers(session: Session, release: DHCRelease, model: Model) -> list[An
 
 
 def read_told(session: Session, release: DHCRelease, histogram: str, level: str, shape: tuple[int, int, int]) -> Told:
-    """What is stored of the sums that the redistricting data measured, of which the first are shared; the shape is that
-    of the covariances, (places, sums, shared). Raises GridError unless it is complete."""
+    """The stored estimates of the sums measured by the redistricting data; the first of these sums are shared. `shape`
+    is the shape of the covariances, (places, sums, shared). Raises GridError unless the estimates are complete."""
     table, (places, sums, shared) = release.public(LINEAR), shape
     if "variance" not in session.columns(table):
         raise GridError(f"{table}: made by an earlier version; make the stage {REDISTRICTING} again")

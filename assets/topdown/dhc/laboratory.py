@@ -1,8 +1,8 @@
-"""The DHC in the laboratory: persons of a tract or county by sex and age, within its redistricting data by TopDown.
+"""The DHC in the laboratory: persons of a tract or county by sex and age, within the redistricting data by TopDown.
 
-As there, a tract is taken by itself. Tables of units are those of the redistricting data. Relationships and group
-quarters, which the records of the tier do not have, are left out of queries; those that then ask no more than another
-one are not measured. Ages are the groups of the tier.
+As in the redistricting data, a tract stands alone. Tables of units come from the redistricting data. Queries leave out
+relationships and group quarters, which the records of the tier do not have; queries that become redundant are not
+measured. Ages are the groups of the tier.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ SCHEMA = Schema(
         if recode.attribute == "age"
     ),
 )
-"""Its cells are the types of T2, in their order."""
+"""The cells are the types of T2, in the same order."""
 
 _HELD = "votingage * hispanic * cenrace"
 _FINE = "hispanic * sex * age_40_groups * cenrace"
@@ -53,19 +53,19 @@ _QUERIES: Mapping[str, str] = {
     _FINE: PERSON_QUERIES[7],
     DETAILED: DETAILED,
 }
-"""Those that are measured, with the query of production whose ρ each has."""
+"""The measured queries, each with the production query whose ρ it has."""
 _TYPES = (_FINE, DETAILED)
-"""Those of them that tell race and ethnicity apart by sex and age, which the attacker uses."""
+"""The queries that distinguish race and ethnicity by sex and age, which the attacker uses."""
 Answers = dict[tuple[str, str], Counts]
 """By level and query, the noisy answers of all places, shape (places, cells)."""
 _LEVELS = {"County": "County", "Tract": "Tract_Subset", "Block_Group": "Block_Group", "Block": "Block"}
-"""By level, that of production."""
+"""By level, the production level."""
 
 
 @dataclass(frozen=True)
 class DHC(Point):
-    """Microdata by the budgets of the 2020 Census for redistricting data and the DHC's persons, times a number; also
-    with the noisy measurements of blocks and block groups, which the attacker then uses too."""
+    """Microdata with the 2020 Census's budgets for redistricting data and the DHC's persons, times a factor; optionally
+    with the noisy measurements of blocks and block groups, which the attacker then also uses."""
 
     factor: Fraction
     measurements: bool
@@ -81,7 +81,7 @@ class DHC(Point):
         return f"budgets × {float(self.factor):g}"
 
     def find_variances(self, levels: Iterable[str]) -> dict[tuple[str, str], Fraction]:
-        """σ² of each level and query: 1/ρ of it."""
+        """σ² of each level and query: 1 divided by its ρ."""
         return {
             (level, query): 1 / (self.factor * PERSON_ALLOCATION.part(_LEVELS[level], asked).rho)
             for level in levels
@@ -128,7 +128,7 @@ class DHC(Point):
 
 
 def _by_adults(tract: Tract) -> Tract:
-    """The same records as the redistricting data tell them apart."""
+    """The same records with the categories of the redistricting data."""
     return replace(tract, tier=REDISTRICTING, frame=tract.adult.astype(np.int64))
 
 
@@ -138,8 +138,8 @@ def _estimate(
     measured: Mapping[tuple[str, str], Counts],
     variances: Mapping[tuple[str, str], Fraction],
 ) -> Counts:
-    """The counts of all types by block, shape (blocks, frames, categories), whose adults and minors by race and
-    ethnicity are those that are held."""
+    """The counts of all types by block, shape (blocks, frames, categories). Their adults and minors by race and
+    ethnicity equal `held`."""
     from mechanisms.topdown.dhc.estimation import Family, estimate
     from mechanisms.topdown.dhc.passes import Pass, Plan
 

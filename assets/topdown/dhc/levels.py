@@ -1,17 +1,17 @@
-"""The stages `level_…` of a DHC release: what is measured of a level, and the histograms estimated from it.
+"""The stages `level_…` of a DHC release: the measurements of a level, and the histograms estimated from them.
 
-A level is measured after the level above it was estimated, because only cells that the parent has are read. Each stage
-is a part of the draw: it needs the charge and the draw's key. The stage `noisy_measurements`, which follows, makes all
-answers again, stores them and settles the draw. Everything is a function of the key, of the exact counts and of the
-levels above, so that a new run continues at the level where a killed run stopped, with the same result.
+A level is measured after the level above it is estimated, because only cells present in the parent are read. Each stage
+is a part of the draw: it needs the charge and the draw's key. The subsequent stage `noisy_measurements` makes all
+answers again, stores them and settles the draw. All results are functions of the key, the exact counts and the levels
+above, so a new run continues at the level where a killed run stopped, with the same result.
 
-Beside the estimates of a level is an account of how they were made (`Made`), sealed under the custody. It has digests
-of the answers that were read. The gate `estimates_as_made` compares them with the settled measurements.
+Next to the estimates of a level is an account of how they were made (`Made`), sealed under the custody. It has digests
+of the answers read, which the gate `estimates_as_made` compares with the settled measurements.
 
-In memory are a few families at a time (`Span`), or a single large one, with the counts of their places and of the
-places one level below. Of the levels further below, only the answers to queries with few answers are read. Results go
-to private files as they come. In a release with partitions, each state has tables of its own below the level of
-the states; the numbers of places, and so the answers, are the same.
+Memory holds a few families at a time (`Span`), or a single large one, with the counts of their places and of the places
+one level below. Further below, only queries with few answers are read. Results are written to private files as they
+arrive. In a release with partitions, each state has its own tables below State; the place numbers, and so the answers,
+are the same.
 """
 
 import json
@@ -93,10 +93,10 @@ ESTIMATE_COLUMNS = {
 Parts = TypeVar("Parts", Counts, Quarters, Householders)
 
 Report = Callable[[str, int, int], None]
-"""Is told of a histogram how many families, of how many, are estimated."""
+"""A callback that takes a histogram, the number of estimated families and the number of all families."""
 
 _PLACES_AT_A_TIME = 8192
-"""So many finest places are added up to answers of the levels above at a time."""
+"""The number of finest places added up at a time to answers of the levels above."""
 
 _ESTIMATES = pa.schema(
     [("histogram", pa.string()), ("number", pa.int64()), ("cell", pa.int64()), ("count", pa.int64())]
@@ -105,12 +105,12 @@ _ESTIMATES = pa.schema(
 
 @dataclass(frozen=True)
 class Made:
-    """How the estimates of a level were made; stored next to them. The time that it took is left out, because the exact
-    counts take a part of it.
+    """How the estimates of a level were made; stored next to them. The processing time is left out, because it depends
+    on the exact counts.
 
     Attributes:
         above: the content of the estimates above; "" at the root.
-        answers: the digests of those that were read, as JSON.
+        answers: the digests of the answers read, as JSON.
         content: the keyed content hash of the table of estimates.
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
         violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
@@ -127,8 +127,8 @@ class Made:
 
 @dataclass(frozen=True)
 class Given:
-    """What a histogram's estimation at a level starts from: the plan of its queries, what holds in its places, the
-    positions of their parents in the level above, and these parents' histograms; None at the root."""
+    """The inputs of a histogram's estimation at a level: the plan of its queries, the fixed counts in its places, the
+    positions of their parents in the level above, and the parents' histograms, None at the root."""
 
     plan: Plan
     level: Level
@@ -143,15 +143,15 @@ class Given:
 
 @dataclass(frozen=True)
 class Span:
-    """Families of a scope that are measured and estimated together: those of the parents from `first` up to `last` in
-    the level above. At the root, which has no parent, these are 0 and 1."""
+    """Families of a scope that are measured and estimated together: the children of the parents from `first` up to
+    `last` in the level above. At the root, which has no parent, `first` and `last` are 0 and 1."""
 
     scope: Scope
     first: int
     last: int
 
     def cut(self, release: DHCRelease, tree: Tree) -> list[tuple[int, int]]:
-        """By level from that of the scope, the first place of these families, or below them, and the one after the
+        """By level from the scope's down, the first place in these families or below them, and the place after the
         last."""
         depth = release.levels.index(self.scope.level)
         places = np.searchsorted(tree.parents[depth - 1], [self.first, self.last]).tolist() if depth else (0, 1)
@@ -178,8 +178,7 @@ def join_digests(digests: Iterable[Digests]) -> str:
 
 @dataclass(frozen=True)
 class _Digested:
-    """The answers of a level, all of which are added to a digest in the order in which they are read first; a second
-    pass reads some of them again."""
+    """The answers of a level, each added to a digest at its first reading. A second pass reads some answers again."""
 
     answers: Answering
     digests: Digests
@@ -203,18 +202,17 @@ class _Digested:
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that the measurement and the estimation of a span read, in memory. At each level, its places are counted from
-    0.
+    """All inputs of the measurement and estimation of a span, in memory. At each level, its places are numbered from 0.
 
     Attributes:
-        given: by histogram.
-        parents: of the span's places and of those at all levels below that are read.
-        levels: by histogram, these levels.
-        exact: their exact counts, if the session reads them.
+        given: the inputs of the estimation, by histogram.
+        parents: the parents of the span's places and of the places at all lower levels read.
+        levels: by histogram, the same levels.
+        exact: the exact counts of these levels, if the session reads them.
         full: whether places are estimated from the answers at and below them.
         occupancy: occupied and vacant units, and facilities by type, shape (places, 26).
         quarters: the limits of persons.
-        householders: those of households, if they lie within persons.
+        householders: the limits of households, if they lie within persons.
     """
 
     span: Span
@@ -228,18 +226,18 @@ class Inputs:
     householders: Householders | None
 
     def measure(self, histogram: str, key: bytes) -> list[Measuring]:
-        """The answers of this level and of all below."""
+        """The answers of this level and all levels below."""
         schema, counts = SCHEMAS[histogram], self.exact[histogram]
         return [Measuring(schema, *of, key) for of in zip(self.levels[histogram], counts, strict=True)]
 
     def read(self, histogram: str, key: bytes, digests: Digests) -> Reading:
-        """The answers as the estimation reads them, which are added to digests."""
+        """The answers read by the estimation. Adds them to `digests`."""
         answers = [_Digested(each, digests) for each in self.measure(histogram, key)]
         return read_all(answers, self.parents, self.full)[0]
 
 
 def list_scopes(release: DHCRelease, states: Sequence[str]) -> list[Scope]:
-    """What is estimated and stored together, in order."""
+    """The scopes of a release, in the order of estimation."""
     return [
         Scope(level, state)
         for level in release.levels
@@ -302,13 +300,13 @@ def make_level(
     scope: Scope,
     report: Report,
 ) -> Made:
-    """Measure and estimate all places of a scope, and store their histograms, unless current ones are stored already.
-    The numbers of families that are reported follow from the spine.
+    """Measure and estimate all places of a scope, and store their histograms, unless current histograms are already
+    stored. The reported numbers of families follow from the spine.
 
     Raises:
         PartitionError: if there is no such state.
         UnchargedDrawError, CustodyError: as `assets.charge.drawing.open_charged_key`.
-        StaleInputError: if the level above is not that of this draw, or the draw's inputs are replaced meanwhile.
+        StaleInputError: if the level above was not made by this draw, or the draw's inputs are replaced meanwhile.
         NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names the parent.
     """
     table = scope.table(release)
@@ -334,10 +332,10 @@ def make_level(
                 with warehouse.session(reads=zones) as session:
                     inputs = read_inputs(session, release, tree, planned, span)
                 results.add(inputs, _estimate(inputs, drawing.key, results.read, release.processes, progress))
-                # Not in memory with those of the next span, or while the results are stored.
+                # Free the inputs before the next span is read or the results are stored.
                 del inputs
         with warehouse.session(reads=zones) as session:
-            # Another run may have counted anew since, by another declaration, before it said so.
+            # Another run may have counted anew since, by another declaration, before recording that.
             method.require_counted(session, draw, custody)
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
             of_draw = method.describe(session, custody).draw_id == draw.draw_id
@@ -361,7 +359,7 @@ def make_level(
 
 
 class _Progress:
-    """Reports how many of the families of a scope are estimated, every few seconds and when all are."""
+    """Reports the number of estimated families of a scope, every few seconds and at the end."""
 
     def __init__(self, report: Report, families: int) -> None:
         self._report, self._families = report, families
@@ -377,8 +375,7 @@ class _Progress:
 
 
 class _Results:
-    """The estimates of spans, written to a file for each histogram as they come, and the digests of the answers that
-    were read."""
+    """The estimates of spans, written to one file per histogram as they arrive, and the digests of the answers read."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = [folder / f"{histogram}.arrow" for histogram in SCHEMAS]
@@ -399,8 +396,8 @@ class _Results:
 
 
 def read_made(session: Session, custody: Custody, release: DHCRelease, scope: Scope) -> Made | None:
-    """How the stored estimates of a scope were made; None if there are none, they or their account were altered, or
-    another version of the code made them, whose account has other columns."""
+    """The account of the stored estimates of a scope; None if there are none, if they or their account were altered, or
+    if another version of the code made them, whose account has different columns."""
     table = scope.table(release)
     made = read_account(session, custody, table, Made) if session.columns(table) else None
     return made if made and session.sorted_version(table, custody.seal_key()) == made.content else None
@@ -410,7 +407,7 @@ def find_wrong_levels(
     session: Session, custody: Custody, release: DHCRelease, draw_id: str
 ) -> tuple[list[Scope], dict[Scope, str]]:
     """The scopes whose estimates are missing, were altered, or were not made by this draw from the estimates above; and
-    by scope, the digests of the answers as they were read. Scopes below one without an account are left out."""
+    by scope, the digests of the answers that the estimation read. Scopes below one without an account are left out."""
     wrong, known = [], dict[Scope | None, Made]()
     for scope in list_scopes(release, read_partitions(session, release)):
         above = scope.above(release)
@@ -426,13 +423,13 @@ def find_wrong_levels(
 
 
 def read_partitions(session: Session, release: DHCRelease) -> list[str]:
-    """The codes of the states if they are apart."""
+    """The codes of the states if the release has partitions; otherwise empty."""
     return read_states(session, release) if release.partitioned else []
 
 
 def keep_states(session: Session, release: DHCRelease) -> list[str]:
-    """Drop the estimates of places in states that the spine does not have, or in other parts than now; return the codes
-    of the states if they are apart."""
+    """Drop the estimates of states that are not in the spine, and estimates in parts that the release no longer has;
+    return the codes of the states as `read_partitions`."""
     states = read_partitions(session, release)
     due = {scope.table(release).name for scope in list_scopes(release, states)}
     of_levels = set(map(release.estimates, release.levels))
@@ -444,7 +441,7 @@ def keep_states(session: Session, release: DHCRelease) -> list[str]:
 
 
 def estimates_of(session: Session, release: DHCRelease, level: str) -> Table | Fragment:
-    """The estimates of a level, of all states. Raises StaleInputError if some are missing."""
+    """The estimates of a level in all states. Raises StaleInputError if any are missing."""
     scopes = [scope for scope in list_scopes(release, read_partitions(session, release)) if scope.level == level]
     tables = [scope.table(release) for scope in scopes]
     for scope in scopes:
@@ -455,7 +452,7 @@ def estimates_of(session: Session, release: DHCRelease, level: str) -> Table | F
 
 
 def _require_above(session: Session, custody: Custody, release: DHCRelease, scope: Scope, draw_id: str) -> str:
-    """The content of the estimates above a scope; "" at the root."""
+    """The content hash of the estimates above a scope; "" at the root."""
     above = scope.above(release)
     if above is None:
         return ""
@@ -480,8 +477,8 @@ def require_estimated(session: Session, release: DHCRelease, scope: Scope) -> No
 
 
 def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope, histogram: str = "") -> list[Span]:
-    """The spans of a scope, which follow from the estimates of the level above. The parents' counts of a span are in
-    memory together; with a histogram, the children's answers to one query of it."""
+    """The spans of a scope, from the estimates of the level above. The parents' counts of a span fit into memory
+    together; with a histogram, so do the children's answers to one of its queries."""
     above = scope.above(release)
     if above is None:
         return [Span(scope, 0, 1)]
@@ -499,7 +496,7 @@ def list_spans(session: Session, release: DHCRelease, tree: Tree, scope: Scope, 
 
 
 Planned = Mapping[str, Sequence[Level]]
-"""By histogram and level from the root's, what is measured."""
+"""The planned measurements by histogram and level, from the root."""
 
 
 def plan_histograms(release: DHCRelease, tree: Tree) -> Planned:
@@ -513,8 +510,8 @@ def plan_histograms(release: DHCRelease, tree: Tree) -> Planned:
 def read_inputs(
     session: Session, release: DHCRelease, tree: Tree, planned: Planned, span: Span, *, counted: bool = True
 ) -> Inputs:
-    """What a span is measured and estimated from, with the exact counts if they are `counted`. What holds of households
-    is known once their units are estimated; it is 0 until then. `hold_homes` has it."""
+    """The inputs of the measurement and estimation of a span, with the exact counts if `counted`. The fixed counts of
+    households are 0 until their units are estimated; `hold_homes` then gives them."""
     design, depth = release.design, release.levels.index(span.scope.level)
     every, ranges = list_parents(tree), span.cut(release, tree)
     ranges = ranges if design.full else ranges[:1]
@@ -547,8 +544,8 @@ def read_inputs(
 def read_above(
     session: Session, release: DHCRelease, scope: Scope, histogram: str, first: int, last: int
 ) -> Counts | None:
-    """The estimates of the places from `first` up to `last` of the level above a scope, which are then counted from 0;
-    None at the root."""
+    """The estimates of the places from `first` up to `last` of the level above a scope, renumbered from 0; None at the
+    root."""
     above = scope.above(release)
     if above is None:
         return None
@@ -561,7 +558,7 @@ def list_parents(tree: Tree) -> list[NDArray[np.int64]]:
 
 
 def read_exact(session: Session, release: DHCRelease, tree: Tree, histogram: str, level: Level) -> Counts:
-    """The exact counts of some places of a level, which are counted from 0."""
+    """The exact counts of some places of a level, renumbered from 0."""
     places = level.name, level.first, level.first + len(level.runs)
     return add_up_finest(session, tree, SCHEMAS[histogram], release.confidential(HISTOGRAMS), *places)
 
@@ -575,7 +572,7 @@ def _read_exact(
     parents: Sequence[NDArray[np.int64]],
 ) -> list[Exact]:
     """The exact counts of a span's places and of the places one level below; further below, the answers to queries with
-    few answers. Of the finest places, which are by far the most, there are only the answers of those that are read."""
+    few answers. The finest places are by far the most numerous, so only those read have answers."""
     exact: list[Exact] = [read_exact(session, release, tree, histogram, level) for level in levels[:2]]
     if len(levels) < 3:
         return exact
@@ -609,7 +606,7 @@ def _read_exact(
 def _read_held(
     session: Session, release: DHCRelease, tree: Tree, span: Span
 ) -> tuple[Held, NDArray[np.int64], Quarters | None, Householders | None]:
-    """What holds of the persons and of the units of a span's places, and the limits of persons and of households."""
+    """The fixed persons and units of a span's places, and the limits of persons and of households."""
     ranges = span.cut(release, tree)
     first, last = ranges[0]
     persons, quarters, householders = list[Counts](), list[Quarters](), list[Householders]()
@@ -628,12 +625,12 @@ def _read_held(
 
 
 def _join(parts: Sequence[Parts]) -> Parts:
-    """Columns of several parts, one below the other."""
+    """The columns of several parts, concatenated."""
     return type(parts[0])(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given, Given]:
-    """Units and households with what held of them when they were estimated."""
+    """The inputs of units and households with the fixed counts used in their estimation."""
     of_units, of_households = inputs.given[UNITS.name], inputs.given[HOUSEHOLDS.name]
     if inputs.householders is None:
         return of_units, replace(of_households, held=count_tenures(units, len(of_units.parents)))
@@ -644,9 +641,9 @@ def hold_homes(inputs: Inputs, units: Counts, households: Counts) -> tuple[Given
 def _estimate(
     inputs: Inputs, key: bytes, digests: Digests, processes: int, progress: _Progress
 ) -> dict[str, Estimated]:
-    """The estimated histograms; the answers are added to digests. Persons, and units with households after
-    them, do not depend on each other: this process reads the answers of both at a time, and others, which have neither
-    key nor exact counts, estimate families."""
+    """The estimated histograms. Adds the answers to `digests`. Persons are independent of units and households, which
+    are estimated in turn. This process reads the answers of both in parallel; other processes, which have neither key
+    nor exact counts, estimate families."""
 
     if not inputs.parents[0][-1]:
         processes = 1

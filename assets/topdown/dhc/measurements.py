@@ -1,12 +1,12 @@
-"""The noisy measurements of a DHC release: how they are made, stored and read.
+"""The noisy measurements of a DHC release: their draw, storage and reading.
 
-The table `noisy_measurements` has a row for every query and place, with the marginal cells that were read and the noisy
-answers for them. Each answer's noise is a function of the draw's key, the query, the place and the number of the cell,
-so that these answers are those of the complete measurement of all cells, of which only they are ever made. Siblings
-have the same cells, those of their parent.
+The table `noisy_measurements` has a row for every query and place, with the marginal cells read by the estimation and
+their noisy answers. Each answer's noise is a function of the draw's key, the query, the place and the number of the
+cell. The answers are therefore a part of the complete measurement of all cells, whose other answers are never made.
+Siblings have the cells of their parent.
 
 The version of measurements is a hash over the digests of all queries of all histograms at all levels. Answers are made,
-written and read for some families at a time; threads do so for several levels and histograms.
+written and read in batches of families; threads work on several levels and histograms.
 """
 
 import json
@@ -85,12 +85,12 @@ _TYPES = (
 SCHEMA = pa.schema(list(zip(COLUMNS, _TYPES, strict=True)))
 
 Answers = Iterator[tuple[Asked, NDArray[np.int64]]]
-"""What is asked of some siblings at a time, by query and place, and the noisy answers."""
+"""The cells asked of siblings, by query and place, with the noisy answers, in batches."""
 
 Readers = Mapping[str, NDArray[np.unsignedinteger[Any]]]
 """By query of a level, shape (places,): the levels whose estimation reads the answers of a place, as bits, the lowest
-for the root's. Levels are read from the root down, and a place's cells are among its parent's, so that its first
-reading has the cells of all others."""
+for the root. Levels are read from the root down, and a place's cells are among its parent's, so the first reading
+contains the cells of all later ones."""
 
 Digest = tuple[str, str, str, str]
 """A histogram, a level, a query, and the SHA-256 of answers."""
@@ -98,7 +98,8 @@ Digest = tuple[str, str, str, str]
 Of = TypeVar("Of")
 
 FindCells = Callable[[str, int, NDArray[np.int64]], tuple[Lists, NDArray[np.int64]]]
-"""The marginal cells of a query that the estimation of a level reads of some families: lists, and whose they are."""
+"""The marginal cells of a query that the estimation of a level reads in families: lists of cells, and the list of each
+family."""
 
 _LARGEST = np.iinfo(np.int32).max
 
@@ -114,12 +115,12 @@ EMPTY = Counts(NO_CELLS, NO_CELLS, NO_CELLS)
 
 @dataclass(frozen=True)
 class Batch:
-    """What is measured of a histogram in the places of a span, which are counted from 0.
+    """The measurements of a histogram in the places of a span, which are numbered from 0.
 
     Attributes:
-        families: shape (families + 1,): the first of some siblings, and at the end the number of places.
+        families: shape (families + 1,): the first place of each family, followed by the number of places.
         exact: the exact counts, if the session reads them.
-        scopes: by level from the root's, the scope of the places above, and of these.
+        scopes: by level from the root, the scopes of the places above and of the span.
     """
 
     schema: Schema
@@ -135,20 +136,20 @@ class Batch:
         return self.schema.name, self.level.name
 
     def list_measured(self) -> Iterator[Asked]:
-        """By query and place, what is measured: what is read first."""
+        """By query and place, the cells measured: those of the first reading."""
         for query, readers in sorted(self.readers.items()):
             own = readers[self.families[:-1]]
             lowest = np.log2(np.maximum(own & np.negative(own), 1)).astype(np.int64)
             yield from self._ask(query, np.where(own > 0, lowest, -1))
 
     def list_read(self, reader: int) -> Iterator[Asked]:
-        """By query and place, what the estimation of a level reads."""
+        """By query and place, the cells that the estimation of a level reads."""
         for query, readers in sorted(self.readers.items()):
             own = readers[self.families[:-1]].astype(np.int64)
             yield from self._ask(query, np.where(own >> reader & 1, reader, -1))
 
     def _ask(self, query: str, readers: NDArray[np.int64]) -> Iterator[Asked]:
-        """A query to each family that has a reader."""
+        """The cells of a query for each family with a reader."""
         families = np.flatnonzero(readers >= 0)
         lists, of_family, begun = list[Lists](), np.zeros(len(families), dtype=np.int64), 0
         for reader in np.unique(readers[families]).tolist():
@@ -164,8 +165,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class Drawing:
-    """The output of a draw, which is not made before it is asked for, in a session that reads both zones. If the
-    measurements are made in parts, it has their version and files, in the order in which they are stored."""
+    """The output of a draw, made on demand in a session that reads both zones. For measurements made in parts, it has
+    their version and their files in the order of storage."""
 
     release: DHCRelease
     session: Session
@@ -174,7 +175,7 @@ class Drawing:
     files: tuple[Path, ...] = ()
 
     def compute_version(self) -> str:
-        """The version of the measurements; makes them unless that is done, and keeps nothing but hashes."""
+        """The version of the measurements. Makes them if necessary, and keeps only hashes."""
         return self.version or combine_digests(digests for digests, _ in self._make(None))
 
     def in_parts(self, folder: Path) -> "Drawing":
@@ -182,7 +183,7 @@ class Drawing:
         return replace(self, version=combine_digests(digests), files=tuple(chain(*files)))
 
     def _make(self, folder: Path | None) -> Iterator[tuple[list[Digest], list[Path]]]:
-        """By histogram and level, the digests of the answers, and their files if there is a folder."""
+        """By histogram and level, the digests of the answers and, with a folder, their files."""
 
         def make(_: Session, batches: Iterator[Batch]) -> tuple[list[Digest], list[Path]]:
             with closing(_Parts(folder)) as parts:
@@ -203,8 +204,8 @@ def make_answers(batch: Batch, key: bytes) -> Answers:
 def _in_threads(
     work: Callable[[Session, Iterator[Batch]], Of], session: Session, release: DHCRelease
 ) -> Generator[Of, None, None]:
-    """The results of work on the batches of a histogram at a level, by level from the root and by histogram. Threads
-    work on several of them at a time, each in a session of its own."""
+    """The results of `work` on the batches of a histogram at a level, by level from the root and by histogram. Threads
+    work on several in parallel, each in its own session."""
 
     def perform(label: tuple[str, str], stopped: Stopped) -> Of:
         with session.open_sibling() as own:
@@ -216,7 +217,7 @@ def _in_threads(
 
 
 def list_measured(session: Session, release: DHCRelease, level: str, histogram: str) -> Iterator[Batch]:
-    """By span: which answers the estimation reads, and the exact counts, if the session reads them."""
+    """By span, the answers that the estimation reads, with the exact counts if the session reads them."""
     readers, roots = _find_readers(session, release)
     tree, depth = read_tree(session, release), release.levels.index(level)
     for scope in list_scopes(release, read_partitions(session, release)):
@@ -240,7 +241,7 @@ def _read_batch(
         exact = read_exact(session, release, tree, schema.name, level)
     parents = list_parents(tree)
     families = np.flatnonzero(np.diff(parents[depth][first:last], prepend=-1, append=-1))
-    # The families' parents and all places above them, and what is estimated together with the level below these.
+    # The families' parents and all places above them, and the scopes of the levels below these.
     ancestors, lineage, scopes = parents[depth][first:last][families[:-1]], dict[int, NDArray[np.int64]](), [span.scope]
     for above in range(depth - 1, -1, -1):
         lineage[above], ancestors = ancestors, parents[above][ancestors]
@@ -248,7 +249,8 @@ def _read_batch(
 
     @cache
     def read_level(reader: int) -> tuple[int, Counts]:
-        """The estimates that the estimation of a level reads, in the ancestors of the span, and the first of these."""
+        """The first ancestor of the span above a level, and the ancestors' estimates, which the estimation of the level
+        reads."""
         begin, end = lineage[reader - 1][[0, -1]].tolist()
         counts = read_above(session, release, scopes[reader], schema.name, begin, end + 1)
         assert counts is not None
@@ -269,8 +271,8 @@ def _read_batch(
 def _find_readers(
     session: Session, release: DHCRelease
 ) -> tuple[dict[str, list[tuple[Schema, Level, Readers]]], dict[str, dict[str, NDArray[np.int64]]]]:
-    """By histogram and level: which answers are read; and by histogram and query, the marginal cells that are read at
-    the root."""
+    """By histogram and level, the readers of answers; and by histogram and query, the marginal cells read at the
+    root."""
     return session.compute_once(("readers", release.schema), lambda: _list_readers(session, release))
 
 
@@ -307,7 +309,7 @@ def _list_readers(
 def _find_root_cells(
     session: Session, release: DHCRelease, tree: Tree, planned: Planned
 ) -> dict[str, NDArray[np.int64]]:
-    """By histogram, the cells that are read at the root."""
+    """By histogram, the cells read at the root."""
     scope = list_scopes(release, [])[0]
     inputs = read_inputs(session, release, tree, planned, Span(scope, 0, 1), counted=False)
     table = scope.table(release)
@@ -320,7 +322,7 @@ def _find_root_cells(
 
 
 def digest_answers(answers: Iterable[tuple[Batch, Answers]]) -> list[Digest]:
-    """The digests of the answers of batches, which are read to the end."""
+    """The digests of the answers of batches. Consumes the answers."""
     digests = dict[tuple[str, str, str], Any]()
     for batch, of_batch in answers:
         begin = batch.level.first
@@ -339,8 +341,8 @@ def combine_digests(digests: Iterable[list[Digest]]) -> str:
 
 
 class Stored:
-    """The stored answers of a histogram at a level, or in some of its places, which are then counted from 0; to some
-    queries, or to all. Raises GridError for answers that are not lists of 32-bit integers, or are stored twice."""
+    """The stored answers of a histogram to all or some queries, at a level or in some of its places, renumbered from 0.
+    Raises GridError for answers that are not lists of 32-bit integers, or are stored twice."""
 
     def __init__(
         self, session: Session, release: DHCRelease, schema: Schema, level: Level, queries: Sequence[str] = ()
@@ -373,14 +375,14 @@ class Stored:
         return self._rows
 
     def list_kept(self, query: str) -> Iterator[tuple[Asked, NDArray[np.int64]]]:
-        """All answers to a query. Estimation may read none of siblings without anybody."""
+        """All stored answers to a query, although the estimation can skip the answers of siblings without persons."""
         if kept := self._kept.get(query):
             for asked in kept.ask(query).cut():
                 yield asked, self.read(asked, whole=True)
 
     def read(self, asked: Asked, *, whole: bool) -> NDArray[np.int64]:
-        """The answers that are asked for. Raises GridError if one of them is not stored; with `whole`, also if others
-        are stored of one of the places."""
+        """The requested answers. Raises GridError if one of them is not stored; with `whole`, also if other answers are
+        stored for one of the places."""
         kept = self._kept.get(asked.query)
         answers = kept.pick(asked, whole=whole) if kept else None
         if answers is None:
@@ -389,8 +391,8 @@ class Stored:
 
 
 def read_answers(session: Session, release: DHCRelease, batch: Batch) -> Answers:
-    """The stored answers of a batch, in the order in which they are made. Raises GridError unless every place has the
-    answers that are read once, and no others."""
+    """The stored answers of a batch, in the order of the draw. Raises GridError unless every place has the answers that
+    the estimation reads exactly once, and no others."""
     return _read_whole(Stored(session, release, batch.schema, batch.level), batch)
 
 
@@ -405,7 +407,7 @@ def _read_whole(stored: Stored, batch: Batch) -> Answers:
 
 @dataclass(frozen=True)
 class Found:
-    """What all stored answers are: their version, and by scope, the digests of those that its estimation reads."""
+    """The version of all stored answers, and by scope, the digests of the answers that its estimation reads."""
 
     version: str
     read: Mapping[Scope, str]
@@ -442,7 +444,7 @@ def compute_stored_version(session: Session, release: DHCRelease) -> str:
 
 
 def find_unmeasured(session: Session, release: DHCRelease) -> list[str]:
-    """The problems if not every place is measured once in exactly the cells that its parent has."""
+    """The problems unless every place is measured exactly once in exactly its parent's cells."""
     try:
         find_stored(session, release)
     except GridError as error:
@@ -454,8 +456,8 @@ def find_unmeasured(session: Session, release: DHCRelease) -> list[str]:
 
 
 def find_wrong_noise(session: Session, release: DHCRelease) -> tuple[list[str], str]:
-    """The queries whose noise does not fit the declared distribution, and the version of the measurements read. At a
-    level, queries of places with the budgets of only children below them are queries of their own."""
+    """The queries whose noise does not fit the declared distribution, and the version of the measurements read. Places
+    with the budgets of only children below them count as separate queries of their level."""
 
     def bin_noise(own: Session, batches: Iterator[Batch]) -> tuple[list[Digest], dict[str, BinCounts]]:
         noise = dict[str, BinCounts]()
@@ -485,7 +487,7 @@ class _Parts:
         self._folder, self._files, self._writers = folder, dict[str, Path](), dict[str, pa.RecordBatchFileWriter]()
 
     def write(self, batch: Batch, answers: Answers) -> Answers:
-        """Write the answers of a batch as they are made."""
+        """Write the answers of a batch as they arrive."""
         for asked, values in answers:
             if self._folder:
                 if asked.query not in self._writers:
@@ -498,7 +500,7 @@ class _Parts:
             yield asked, values
 
     def list_files(self) -> list[Path]:
-        """In order of queries."""
+        """The files in the order of queries."""
         return [self._files[query] for query in sorted(self._files)]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The DHC as a method: how it fills in the hooks of charge, draw, gates and publication."""
+"""The DHC as a method: its hooks for charge, draw, gates and publication."""
 
 import hmac
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ from resources.warehouse import Recipe, Session
 
 
 class ImpossibleRecordsError(RefusedError, ValueError):
-    """The CEF contains records that no cell counts. The message has their number."""
+    """The CEF contains records that no cell counts. The message gives their number."""
 
 
 class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
@@ -159,7 +159,7 @@ class DHCMethod(NoisyCounts[DHCRelease, Drawing]):
         return Drawing(self.release, session, key)
 
     def in_parts(self, draw: Draw[Inputs], output: Drawing, folder: Path, custody: Custody) -> Drawing:
-        # What is settled must be what the levels were estimated from, as an ephemeral key makes nothing again.
+        # The settled answers must be those behind the estimates, because an ephemeral key cannot make answers again.
         wrong, _ = find_wrong_levels(output.session, custody, self.release, draw.draw_id)
         if wrong:
             raise StaleInputError(missing_estimates(self.release, wrong[0]))

@@ -1,4 +1,4 @@
-"""The plan of a DHC release: ρ, σ and margin of error of every query, and the budgets that a wanted total takes."""
+"""The plan of a DHC release: ρ, σ and margin of error of every query, and the budgets for a wanted total."""
 
 from collections.abc import Mapping
 from fractions import Fraction

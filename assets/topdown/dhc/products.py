@@ -1,7 +1,7 @@
-"""The stages `estimates`, `microdata` and `tables`: what a DHC release publishes besides measurements and spine.
+"""The stages `estimates`, `microdata` and `tables`: the products of a DHC release besides measurements and spine.
 
-`estimates` fills the facilities of group quarters in which nobody lives yet, and adds up the blocks to all levels. It
-is expanded to microdata in the layout of the 2020 Census, and tabulated.
+`estimates` fills the empty facilities of group quarters, and adds up the blocks to all levels. The estimates are
+expanded to microdata in the layout of the 2020 Census, and tabulated.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -62,7 +62,8 @@ _COLUMNS = SQL("dhc/columns", "SELECT {{ columns | ids }} FROM {{ source }}")
 _TENTHS = pa.decimal128(4, 1)
 
 _CELLS_TOGETHER = 250
-"""Tables that are counted together have at most so many cells, or are a single one: about as many as the widest has."""
+"""The maximum number of cells of tables counted together, unless a single table has more; about the size of the widest
+table."""
 
 
 def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
@@ -91,7 +92,7 @@ def build_filled(release: DHCRelease) -> dg.AssetsDefinition:
 def list_persons(
     session: Session, release: DHCRelease, estimates: Table | Fragment, **chosen: str
 ) -> Iterator[tuple[int, Counts, Numbers]]:
-    """Of some places of the finest level at a time: the first, the persons, and the facilities, shape (places, 24)."""
+    """The finest places in batches: the first place, the persons, and the facilities, shape (places, 24)."""
     places = read_tree(session, release).places(release.finest)
     for first, last in cut_places(session, estimates, 0, places, 1, 0, **chosen):
         persons = read_counts(session, estimates, PERSONS.size, first, last, histogram=PERSONS.name, **chosen)
@@ -115,14 +116,14 @@ def estimates_recipes(session: Session, release: DHCRelease) -> dict[Table, Reci
 
 
 def read_estimates(session: Session, release: DHCRelease, histogram: str, level: str, first: int, last: int) -> Counts:
-    """The estimates of the places from `first` up to `last` of a level, which are then counted from 0."""
+    """The estimates of the places from `first` up to `last` of a level, renumbered from 0."""
     table, size = release.public(ESTIMATES), SCHEMAS[histogram].size
     return read_counts(session, table, size, first, last, level=level, histogram=histogram).shift(-first)
 
 
 def list_runs(session: Session, release: DHCRelease, times: int = 1) -> list[tuple[int, str, int, int]]:
-    """The places whose estimates are in memory together, so many times, by level from the root: depth and level, the
-    first place, and the one after the last."""
+    """The runs of places whose estimates, `times` over, fit into memory together, by level from the root: depth and
+    level, the first place, and the place after the last."""
     tree, table = read_tree(session, release), release.public(ESTIMATES)
     return [
         (depth, level, *places)
@@ -132,8 +133,8 @@ def list_runs(session: Session, release: DHCRelease, times: int = 1) -> list[tup
 
 
 def keep_few(read: Callable[..., Of], runs: Sized, release: DHCRelease) -> Callable[..., Of]:
-    """A function that reads a histogram in the places of a run, of `list_runs`. If there are few data, so that a run is
-    a level, it reads each once; of more data, every group of tables reads them again."""
+    """A function that reads a histogram in the places of a run of `list_runs`. With few data, where each run is a
+    level, it reads each histogram once; with more data, every group of tables reads it again."""
     return cache(read) if len(runs) == len(release.levels) else read
 
 
@@ -177,14 +178,14 @@ def microdata_recipes(session: Session, release: DHCRelease) -> dict[Table, Reci
 
 
 def place_columns(release: DHCRelease) -> list[tuple[str, int, int]]:
-    """The columns of a record's place in the layout of the census; none if its code is another one."""
+    """The columns of a record's place in the census layout; none if places have a different code."""
     if release.spine[release.finest] != PRODUCTION_SPINE["Block"]:
         return []
     return [(name, first, length) for name, (first, length) in PLACE.items()]
 
 
 def _steps(schema: Schema) -> dict[str, int]:
-    """By attribute, the cells between two neighboring codes."""
+    """By attribute, the number of cells between two neighboring codes."""
     sizes = [attribute.size for attribute in schema.attributes]
     return {part.name: prod(sizes[number + 1 :]) for number, part in enumerate(schema.attributes)}
 
@@ -213,7 +214,7 @@ def table_of(release: DHCRelease, name: str) -> Table:
 
 @cache
 def describe_table(name: str) -> tuple[str, str, tuple[str, ...], str]:
-    """The title of a table, its universe, the labels of its cells, and the histogram that it counts."""
+    """The title of a table, its universe, the labels of its cells, and the name of its histogram."""
     if name in MEDIAN_AGES:
         iteration = name[3:]
         of = f" ({ITERATIONS[iteration]})" if iteration else ""
@@ -272,8 +273,8 @@ def tables_recipes(session: Session, release: DHCRelease) -> Recipes:
 def stage_groups(
     session: Session, groups: Sequence[Sequence[str]], find: Callable[[Sequence[str]], Iterator[pa.Table]]
 ) -> Callable[[str], tuple[Sequence[str], Fragment]]:
-    """A function that has what is found of a table's group in a temporary table, with the group, until it is called for
-    a table of another one."""
+    """A function that returns the group of a table with the results of `find` for it. The results stay in a temporary
+    table until a call for a table of another group."""
     together = {name: names for names in groups for name in names}
     staged: tuple[Sequence[str], Fragment] | None = None
 
@@ -289,7 +290,7 @@ def stage_groups(
 
 
 def group_tables(names: Iterable[str]) -> list[list[str]]:
-    """Tables one after the other that are counted in one reading of their histogram: as many as have few cells."""
+    """The groups of consecutive tables counted in one reading of their histogram, by number of cells."""
     groups = list[list[str]]()
     for _, of_histogram in groupby(names, lambda name: describe_table(name)[3]):
         room = 0
@@ -308,17 +309,17 @@ def cell_names(name: str) -> list[str]:
 
 
 def count_cells(name: str, counts: Counts, places: int) -> list[pa.Array]:
-    """The cells of a table, each for all places."""
+    """The cells of a table, one array per cell with all places."""
     return to_columns(name, count_figures([name], counts, places)[name])
 
 
 def to_columns(name: str, figures: Numbers) -> list[pa.Array]:
-    """The figures of a table, shape (places, cells), cell by cell."""
+    """The figures of a table, shape (places, cells), as one array per cell."""
     return list(map(to_tenths if name in MEDIAN_AGES else pa.array, np.ascontiguousarray(figures.T)))
 
 
 def to_tenths(tenths: Numbers) -> pa.Array:
-    """As decimals, what is given in tenths, and NULL where that is negative. A decimal has 128 bits, of which the upper
-    half of a small number is 0."""
+    """Numbers in tenths as decimals; NULL for negative ones. A decimal has 128 bits, whose upper half is 0 for a small
+    number."""
     known, halves = pa.array(tenths >= 0), np.column_stack([np.maximum(tenths, 0), np.zeros_like(tenths)])
     return pa.Array.from_buffers(_TENTHS, len(tenths), [known.buffers()[1], pa.py_buffer(halves)])

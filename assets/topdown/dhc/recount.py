@@ -1,5 +1,5 @@
-"""The published records of a DHC release as a retabulation counts them: from the codes of the microdata files of the
-2020 Census back to the cells of the histograms."""
+"""The published records of a DHC release in a retabulation: from the codes of the 2020 Census's microdata files back to
+the cells of the histograms."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -32,7 +32,7 @@ ATTRIBUTES = {
     HOUSEHOLDS.name: ("units", ("TEN", *_KIND, "HHSEX", "THHLDRAGE", "THHSPAN", "THHRACE", *_PRESENT)),
     UNITS.name: ("units", ("GQTYPE", "TEN", "VACS")),
 }
-"""By histogram, the published table of its records, and the columns that its cells follow from."""
+"""By histogram, the published table of its records, and the columns that determine its cells."""
 
 
 def list_microdata(release: DHCRelease) -> Microdata:

@@ -1,5 +1,5 @@
-"""Answers of a settled draw that its estimation did not read, made under the custody: any part of the complete
-measurement, which the charge covers as a whole."""
+"""Regeneration, under the custody, of answers of a settled draw that its estimation did not read. The charge covers the
+complete measurement, so any part of it can be made."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ from resources.statements import SQL, Zone
 from resources.warehouse import Session
 
 MOST_ANSWERS = 10_000_000
-"""The most answers that are made at a time, in 1.1 GB of memory; 0.6 GB as CSV."""
+"""The maximum number of answers made at a time: 1.1 GB of memory, 0.6 GB as CSV."""
 
 _NUMBERS = SQL(
     "dhc/numbers",
@@ -32,17 +32,17 @@ _NUMBERS = SQL(
 
 
 class UnansweredError(RefusedError):
-    """No answer was drawn for what is asked."""
+    """The requested answers were not drawn."""
 
 
 def regenerate(
     method: DHCMethod, ledger: Ledger, histogram: str, level: str, query: str, geoids: Sequence[str]
 ) -> pa.Table:
-    """All answers to a query in some places: their exact counts plus the noise of the draw. Nothing is charged, because
-    the charge is for the answers to all queries in all measured places.
+    """All answers to a query in some places: their exact counts plus the noise of the draw. They cost no further
+    budget, because the charge covers the answers to all queries in all measured places.
 
-    Other noise than that of the draw would tell more than was charged, so that those of the answers that the release
-    stores must be the same.
+    Noise other than the draw's would reveal more than was charged, so the answers must equal the stored answers of the
+    release where these exist.
 
     Returns:
         A row for each place and marginal cell, in their order: `histogram`, `level`, `query`, `geoid`, `cell`,
@@ -50,17 +50,17 @@ def regenerate(
 
     Raises:
         UnansweredError: for a histogram, level, query or place that the draw does not measure, for more than
-            `MOST_ANSWERS`, for a draw that is not settled or was withdrawn, and for one with an ephemeral key.
+            `MOST_ANSWERS`, for a draw that is not settled or was withdrawn, and for a draw with an ephemeral key.
         UnchargedDrawError, CustodyError, StaleInputError: as `assets.charge.drawing.make_output`.
         LedgerError: if the ledger is not intact.
-        ReplayError: if a stored answer is another one.
+        ReplayError: if a stored answer differs.
     """
     release, custody = method.release, ledger.custody
     if not release.can_replay:
         raise UnansweredError(f"{release.schema}: the key of its draw was ephemeral, so no answer is made again")
     reading = ledger.read()
     if withdrawn := find_last_withdrawal(reading.require_intact(), release.dataset.name, release.name):
-        # Its tables are gone, so that its draw cannot be described.
+        # Its tables are gone, so its draw cannot be described.
         raise UnansweredError(
             f"{release.schema}: the release was withdrawn in ledger entry {withdrawn.sequence}; its draw is never "
             "made again"
@@ -125,7 +125,7 @@ def _require_as_stored(
 
 
 def _repeat(texts: Sequence[str], times: int) -> pa.DictionaryArray:
-    """Texts, each so many times. As strings, those of ten million rows would take gigabytes."""
+    """Texts, each repeated `times` times, as a dictionary: ten million rows of strings would take gigabytes."""
     return pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(texts), dtype=np.int32), times), texts)
 
 

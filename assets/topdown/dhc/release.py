@@ -1,4 +1,4 @@
-"""A DHC release as one value, with the rules that it satisfies before anything runs."""
+"""A DHC release as one value, with the rules that it must satisfy before any run."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,10 +29,11 @@ HISTOGRAMS, FACILITIES, REDISTRICTING = "histograms", "facilities", "redistricti
 ESTIMATES, MICRODATA = "estimates", "microdata"
 
 LINEAR = "redistricting_linear"
-"""The table of what the measurements of the redistricting data tell about counts that the DHC measures too."""
+"""The table of linear estimates, from the measurements of the redistricting data, of counts that the DHC also
+measures."""
 
 NEEDED = {"units": ("GQTYPE3", "VACS"), "persons": ("QSEX",)}
-"""The columns of the census that a dataset has with `dhc`, by table."""
+"""The census columns that a dataset with `dhc` has, by table."""
 
 
 _COUNT_STATES = SQL("dhc/states", "SELECT count(DISTINCT TABBLKST) FROM {{ units }}")
@@ -41,7 +42,7 @@ _COUNT_STATES = SQL("dhc/states", "SELECT count(DISTINCT TABBLKST) FROM {{ units
 @dataclass(frozen=True)
 class DHCRelease(TreeRelease):
     """Attributes:
-    redistricting: the release in whose published counts the estimates lie.
+    redistricting: the release whose published counts the estimates keep.
     """
 
     declaration: DHCDeclaration
@@ -121,11 +122,11 @@ class DHCRelease(TreeRelease):
 
     @property
     def products(self) -> tuple[str, ...]:
-        """What is published besides the spine."""
+        """The products published besides the spine."""
         return self.declaration.published
 
     @property
     def tables_of_intervals(self) -> list[str]:
-        """The products whose cells have intervals. Tables of one race or origin are left out: the totals of most are
-        cells of the others."""
+        """The products whose cells have intervals. Tables of one race or origin are left out; the totals of most are
+        cells of other tables."""
         return [name for name in self.products if name in DHC_TABLES and name[-1] not in ITERATIONS]

@@ -1,8 +1,8 @@
-"""How the replicates of a DHC release are made; `assets.topdown.replicates` stores and checks them.
+"""The making of replicates of a DHC release; `assets.topdown.replicates` stores and checks them.
 
-Each lies within the replicate of the redistricting release with the same number, as the release lies within that
-release, so that its deviations contain the errors of the redistricting data. `mechanisms.topdown.dhc.replicates` makes
-them.
+Each replicate keeps the counts of the redistricting release's replicate with the same number, as the DHC keeps the
+counts of that release, so its deviations contain the errors of the redistricting data.
+`mechanisms.topdown.dhc.replicates` has the mathematics.
 """
 
 import json
@@ -47,12 +47,12 @@ from resources.warehouse import Session
 Numbers = NDArray[np.int64]
 
 VERSION = 1
-"""Increase it when the same estimates would give other replicates."""
+"""Increase it when the same estimates would give different replicates."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A replicate that is to be made, with all that it follows from, as of `estimate_persons` and `estimate_homes`."""
+    """A replicate to be made, with all its inputs, as in `estimate_persons` and `estimate_homes`."""
 
     replicate: int
     key: bytes = field(repr=False)
@@ -143,13 +143,13 @@ class DHCReplication(Replication[DHCRelease]):
         return replace(task, persons=persons, occupancy=occupancy)
 
     def perform(self, tasks: Iterator[Task], number: int) -> Generator[Replicate, None, None]:
-        """Persons and homes do not depend on each other, so that two processes make a single replicate."""
+        """Persons and homes are independent of each other, so two processes make a single replicate."""
         halves = ((make, task) for task in tasks for make in (make_persons, make_homes))
         with closing(in_processes(make_half, halves, min(self.release.processes, 2 * number))) as made:
             yield from starmap(_join, zip(made, made, strict=True))
 
     def _read_before(self, session: Session, counts: Table, places: int, replicate: int = 0) -> tuple[Held, Numbers]:
-        """Persons by group and units by occupancy of the redistricting release, by place of our own finest level."""
+        """Persons by group and units by occupancy in the redistricting release, by finest place of the DHC."""
         before = self.before.release
         levels = {"level": self.release.finest, "level_before": before.finest}
         chosen: dict[str, int] = {"replicate": replicate} if replicate else {}

@@ -49,7 +49,7 @@ ATTRIBUTE_WORDS = {
     "tenure_3lev": "tenure",
     "tenure_vacant_and_gq_types": "tenure, vacant or type of group quarters",
 }
-"""The attributes and recodes of the histograms in words; those of households are the householder's."""
+"""The attributes and recodes of the histograms in words; in households, they describe the householder."""
 
 _CONSTRAINTS = (
     "every place is the sum of the places in it",
@@ -86,7 +86,7 @@ def dhc_statement(release: DHCRelease, inputs: Inputs, output_version: str) -> S
 
 
 def _list_equivalents(release: DHCRelease) -> Iterator[Equivalent]:
-    """The loss in total, by histogram, and as the 2020 Census counts it."""
+    """The total loss, the loss by histogram, and the loss as the 2020 Census counts it."""
     design = release.design
     yield Equivalent("Any change of one person (this is charged)", design.loss, "The sum over its measurements")
     for histogram in SCHEMAS:

@@ -1,8 +1,8 @@
-"""The asset `uncertainty` of a DHC release: for every cell of its tables, the error by the replicates, and a summary.
+"""The asset `uncertainty` of a DHC release: the errors of its table cells from the replicates, and a summary.
 
-As `assets.topdown.uncertainty` has it for redistricting tables, but for the cells that are 0 in a table and in every
-replicate, which are left out. A median age has an error where the table and every replicate have one. Only public
-tables are read.
+It follows `assets.topdown.uncertainty`, the asset for redistricting tables. Cells that are 0 in a table and in every
+replicate are left out. A median age has an error where the table and every replicate have one. The asset reads only
+public tables.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,14 +57,15 @@ def list_first_tables(release: DHCRelease) -> Sequence[str]:
 
 
 def uncertainty_recipes(session: Session, release: DHCRelease) -> Recipes:
-    """The recipe of every table of the asset. They read what this function registers, in the same session. That of the
-    summary sums up what the others counted. The errors of tables with few cells are found in one reading of a run's
-    counts, and kept in a temporary table until the next group's: in memory are those of one run."""
+    """The recipe of every table of the asset. The recipes read relations registered by this function, in the same
+    session. The summary's recipe adds up the errors of the other recipes. Tables with few cells are grouped: one
+    reading of a run's counts gives the errors of a group, which stay in a temporary table until the next group. Memory
+    holds the counts of one run."""
     declared, summary = release.declaration.replicates, Summary()
     of_table = {uncertainty_table(release, name): name for name in table_names(release)}
     runs, tree = list_runs(session, release, 1 + declared), read_tree(session, release)
     read = keep_few(partial(_read_counts, session, release, tree), runs, release)
-    # A table is made of the errors of a run at a time, or of all of few data, in which a run is a level.
+    # A table is made from the errors of one run at a time; with few data, where each run is a level, from all at once.
     pieces = [(0, len(runs))] if len(runs) == len(release.levels) else [(run, run + 1) for run in range(len(runs))]
 
     def find_errors(names: Sequence[str]) -> Iterator[pa.Table]:
@@ -103,7 +104,7 @@ def uncertainty_recipes(session: Session, release: DHCRelease) -> Recipes:
 def _read_counts(
     session: Session, release: DHCRelease, tree: Tree, histogram: str, level: str, first: int, last: int
 ) -> list[Counts]:
-    """The published counts of some places of a level, and those of each replicate."""
+    """The published counts of some places of a level, and the counts of each replicate."""
     replicates = release.public(REPLICATES)
     return [
         read_estimates(session, release, histogram, level, first, last),
@@ -115,8 +116,8 @@ def _read_counts(
 
 
 def _find_moments(names: Sequence[str], counts: Sequence[Counts], places: int) -> Iterator[tuple[str, Moments]]:
-    """The moments of the cells of each table, from the published counts and those of each replicate. Median ages are in
-    tenths; those that are missing somewhere are 0 everywhere."""
+    """The moments of the cells of each table, from the published counts and the counts of each replicate. Median ages
+    are in tenths; a median missing in any of them is 0 in all."""
     of_counts = [count_figures(names, each, places) for each in counts]
     for name in names:
         figures = [each[name] for each in of_counts]
