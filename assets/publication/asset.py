@@ -1,6 +1,6 @@
 """The asset `publication`: the files of a release, published together once the release passes every gate.
 
-It evaluates every gate again on the current tables, because a check that passed in another run says nothing about
+It evaluates every gate again on the current tables, because a check that passed in another run is no evidence for
 tables that were changed afterwards.
 """
 
@@ -129,7 +129,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
 
 
 def _preview_files(certificate: Certificate) -> dg.MetadataValue:
-    """The data files with their numbers of rows; a table's CSV and Parquet files are shown as one, without ending."""
+    """The data files with their numbers of rows. A table's CSV and Parquet files are shown as one, without suffix."""
     paths = {file.path for file in certificate.products}
     rows = {}
     for file in certificate.products:
@@ -140,7 +140,8 @@ def _preview_files(certificate: Certificate) -> dg.MetadataValue:
 
 
 def link(release: Release, name: str = "") -> dg.MetadataValue:
-    """A published file, or the folder: a link if publications are served, otherwise its path below their folder.
+    """A published file, or the folder: a link if publications are served, otherwise the path below the folder of all
+    publications.
 
     The link is shown as the name of the file: an address or a whole path is too long for the page, and would be cut.
     """
@@ -181,12 +182,12 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
 
 
 _AT_ONCE = 20
-"""How many materializations are read at a time."""
+"""The number of materializations that are read at a time."""
 
 
 def _read_checksums(instance: dg.DagsterInstance, publication: dg.AssetKey) -> str | None:
-    """The checksums of the last publication that a run made; None if Dagster has none, as after somebody wiped the
-    asset. Reports by hand are ignored: anyone who can launch can make them, with any checksums."""
+    """The checksums of the last publication that a run made; None if Dagster has none, as after the asset was wiped.
+    Materializations reported by hand are ignored: anyone who can launch can report them, with any checksums."""
     for each in list_materializations(instance, publication, _AT_ONCE):
         if each.event_log_entry.run_id and (made := each.asset_materialization):
             noted = made.metadata.get(CHECKSUMS)
@@ -202,16 +203,16 @@ def publication_problems(
     ledger: Ledger,
     recorded_checksums: str | None = None,
 ) -> list[str]:
-    """The problems of a release's published files. Only what the custody authenticates is believed.
+    """The problems of a release's published files. Only data that the custody authenticates are trusted.
 
-    The files of every edition must be signed with the custody's key, and their certificate must be that of the
-    release's settled draw with this number, which was not withdrawn. So another release's folder in this place is a
-    problem, even though it is signed.
+    The files of every edition must be signed with the custody's key. Their certificate must be the certificate of the
+    release's settled draw with this number, which was not withdrawn. Another release's folder in this place is
+    therefore a problem, even though it is signed.
 
     Args:
         ledger: the ledger, with which the certificate is compared if it is intact.
-        recorded_checksums: the SHA-256 of `SHA256SUMS` that Dagster recorded; None if it recorded none. It can only
-            add a problem: it shows that an earlier state of the same release was put back.
+        recorded_checksums: the SHA-256 of `SHA256SUMS` that Dagster recorded; None if it recorded none. This comparison
+            can only add a problem: that an earlier state of the same release was restored.
     """
     key, folder = signature.public_key(custody), published / dataset / release
     path = published / PUBLIC_KEY
@@ -219,7 +220,7 @@ def publication_problems(
     if not problem and not has_content(path, signature.pem(key)):
         problem = f"{PUBLIC_KEY} was altered"
     problems = [problem] if problem else []
-    # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
+    # The gate `ledger_intact` reports the problems of a ledger. Until they are solved, comparisons are impossible.
     reading = ledger.examine()
     entries = None if reading.problems else reading.entries
     editions, of_editions = edition_problems(published, dataset, release, key, entries)
@@ -231,7 +232,7 @@ def publication_problems(
 def open_publication(release: Release, custody: Custody, ledger: Ledger) -> SignedFolder:
     """A release's current edition, with its files as they were signed.
 
-    Raises VerificationError if it is not published, or there is a problem with it or its ledger entry.
+    Raises VerificationError if the release is not published, or the edition or its ledger entry has a problem.
     """
     names = release.dataset.name, release.name
     if not release.folder.exists():
@@ -239,7 +240,7 @@ def open_publication(release: Release, custody: Custody, ledger: Ledger) -> Sign
     reading = ledger.examine()
     if problems := [*reading.problems, *publication_problems(release.published, *names, custody, ledger)]:
         raise VerificationError("; ".join(problems))
-    # Somebody may have exchanged files, or the folder, since they were verified.
+    # Files, or the folder, may have been replaced since they were verified.
     signed = SignedFolder.open(release.folder, signature.public_key(custody))
     if problem := edition_problem(signed.identity(), *names, reading.entries):
         raise VerificationError(problem)
@@ -249,9 +250,10 @@ def open_publication(release: Release, custody: Custody, ledger: Ledger) -> Sign
 def open_current_publication(
     method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger
 ) -> SignedFolder:
-    """The publication of a release that is made of the same records, for one that reads it.
+    """The publication of a release of the same records, for a release that reads it.
 
-    Raises VerificationError with a sentence unless it is intact, and of the current records and declaration.
+    Raises VerificationError with a sentence unless the publication is intact, and made from the current records and
+    declaration.
     """
     release = method.release
     name = f"{release.dataset.name}/{release.name}"
@@ -268,7 +270,7 @@ def open_current_publication(
     try:
         current = method.describe(session, custody).draw_id
     except SealError:
-        # Its counts are of other records, or were made with other parameters.
+        # The counts of the release were made from other records, or with other parameters.
         current = None
     if signed.identity().draw_id != current:
         raise VerificationError(f"{name} is published from other records or another declaration; {launch}")
@@ -278,11 +280,11 @@ def open_current_publication(
 def edition_problems(
     published: Path, dataset: str, release: str, key: Ed25519PublicKey, entries: Sequence[Entry] | None
 ) -> tuple[dict[Path, Identity], list[str]]:
-    """What each intact edition of a release is, by its folder, and the problems of all editions.
+    """The identity of each intact edition of a release, by its folder, and the problems of all editions.
 
     Args:
         key: the public key that the editions must be signed with.
-        entries: an intact ledger, which must hold the draw of each edition; None to compare with none.
+        entries: an intact ledger, which must hold the draw of each edition; None to skip this comparison.
     """
     editions, problems = signature.verify(published / dataset / release, key)
     found = (edition_problem(edition, dataset, release, entries) for edition in editions.values())
@@ -290,11 +292,11 @@ def edition_problems(
 
 
 def edition_problem(edition: Identity, dataset: str, release: str, entries: Sequence[Entry] | None) -> str:
-    """Why a signed edition is not one of a release, with entries as of `edition_problems`; "" if it is."""
+    """Why a signed edition does not belong to a release, with `entries` as in `edition_problems`; "" if it does."""
     if (edition.dataset, edition.release) != (dataset, release):
         return f"the files are signed, but are those of {edition.dataset}/{edition.release}"
     if not edition.ledger_entry:
-        # It is estimated from measurements that others published, which no ledger here knows.
+        # It is estimated from measurements that others published, which no ledger of this deployment has.
         return ""
     if entries is not None and not _in_ledger(edition, settled_draws(entries, dataset, edition.drawn_as)):
         return f"edition {edition.edition} is signed, but the ledger holds no such draw that was settled"
@@ -316,15 +318,15 @@ def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> 
     """Evaluate every gate, then write the files of the release and put them in place.
 
     Args:
-        certify_by: makes the certificate of what is no draw of its own; by default `certify`.
+        certify_by: makes the certificate if the publication is not a draw of its own; by default `certify`.
 
     Returns:
         The certificate, and the SHA-256 of `SHA256SUMS`.
 
     Raises:
         WarehouseError: if the private folder cannot be made, or others could replace it.
-        dagster.Failure: if a gate finds a problem, the draw is withdrawn meanwhile, something else than a publication
-            of this deployment is in the way, or a file or folder cannot be written. Then nothing is published.
+        dagster.Failure: if a gate finds a problem, the draw is withdrawn meanwhile, the target is not a publication of
+            this deployment, or a file or folder cannot be written. The release is then not published.
         LedgerError, ClockError, TransientError: as `Ledger.stamp_head`.
     """
     release = context.release
@@ -334,15 +336,16 @@ def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> 
             f"{release.schema} is not published: {problem}. {signature.OF_ANOTHER_KEY}.", allow_retries=False
         )
     _require_own_name(context)
-    # First, because nothing waits for this publication yet.
+    # This comes first, while no other process waits for this publication.
     stamp = context.ledger.stamp_head()
     with ExitStack() as opened:
-        # What the gates read stays as it is until the files are written, so the files have the content that passed.
+        # The snapshot keeps the tables unchanged until the files are written, so the files have the content that
+        # passed.
         private = opened.enter_context(context.warehouse.private_folder())
         try:
             snapshot = opened.enter_context(context.snapshot(private))
         except WarehouseError as error:
-            # The gates say by name what is wrong.
+            # The gates report the problem by name.
             require_gates(context)
             raise _refusal(context, [str(error)]) from None
         passed = require_gates(snapshot)
@@ -354,7 +357,7 @@ def publish(context: ReleaseContext[Any], certify_by: Certify | None = None) -> 
             problem = f"{place}: {error.strerror}" if error.strerror else str(error)
             words = f"{release.schema} is not published: {problem}. An earlier publication stays complete."
             raise dg.Failure(description=words, allow_retries=False) from None
-    # The release is published by now, with or without its line in the list.
+    # The release is already published, even if the catalog cannot be written.
     with contextlib.suppress(OSError):
         write_listing(release.published)
     return certificate, checksums
@@ -413,12 +416,12 @@ def _place(
 
 
 def _require_own_name(context: ReleaseContext[Any]) -> None:
-    """Refuse to publish what is not charged under the name of a release that was, whether or not that is declared; and
-    any release under a name whose editions are of draws of another one.
+    """Refuse to publish uncharged tables under the name of a charged release, whether or not the latter is still
+    declared, and any release under a name with editions of another release's draws.
 
     Raises:
         dagster.Failure: if the ledger has a charge under the name, or the custody a record of such an edition.
-        LedgerError: if nothing is charged, and the ledger is not intact. Of what is charged, a gate says so.
+        LedgerError: if this publication has no charge, and the ledger is not intact. With a charge, a gate reports it.
     """
     release, reading = context.release, context.ledger.examine()
     if release.declaration.charges and reading.problems:
@@ -459,11 +462,11 @@ def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
 def _edition_name(
     context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey, certificate: Certificate
 ) -> str | None:
-    """The name under which the present publication stays as an earlier edition; None if it is of the same draw and
+    """The name under which the present publication stays as an earlier edition; None if it has the same draw and
     estimation as the certificate.
 
     Raises:
-        dagster.Failure: if the folder holds anything but a signed edition of the release, which nothing may replace.
+        dagster.Failure: if the folder holds anything but a signed edition of the release, which must not be replaced.
     """
     release = context.release
     edition: Identity | None = None
@@ -491,8 +494,8 @@ def _edition_name(
 def _list_estimates(
     context: ReleaseContext[Any], draw_id: str, parameters: Sequence[Parameter]
 ) -> tuple[Estimate, ...]:
-    """The estimates of a draw that are published, and last the one by these parameters: with the revision under which
-    it is published already, or with a new one."""
+    """The published estimates of a draw, and last the estimate by these parameters, with the revision under which it is
+    published already, or with a new one."""
     labels = context.method.estimation
     if not labels:
         return ()
@@ -519,16 +522,16 @@ def _estimation(labels: Sequence[str], parameters: Mapping[str, Any]) -> tuple[s
 
 
 def _review_arriving(context: ReleaseContext[Any], folder: Path, key: Ed25519PublicKey, checksums: str) -> None:
-    """Refuse a new publication whose files are not those that were just signed, or with an earlier edition that this
-    deployment did not sign; leave out withdrawn ones.
+    """Refuse a new publication whose files differ from the ones just signed, or with an earlier edition that this
+    deployment did not sign; leave out withdrawn editions.
 
-    A withdrawal that was killed leaves editions, and it may not be completed before a new draw is published.
+    A killed withdrawal leaves editions, and a new draw may be published before the withdrawal is completed.
 
     Args:
-        checksums: the SHA-256 of the `SHA256SUMS` that was just signed.
+        checksums: the SHA-256 of the `SHA256SUMS` just signed.
 
     Raises:
-        dagster.Failure: if somebody altered the files, or planted an edition.
+        dagster.Failure: if the files were altered, or an edition was planted.
     """
     editions, problems = signature.verify(folder, key)
     if folder not in editions or signature.file_sha256(folder / CHECKSUMS) != checksums:
@@ -551,12 +554,12 @@ def _review_arriving(context: ReleaseContext[Any], folder: Path, key: Ed25519Pub
         if path != folder and reading.find_withdrawal(edition.draw_id):
             shutil.rmtree(path)
     with contextlib.suppress(OSError):
-        # Only if it is empty.
+        # This removes the folder only if it is empty.
         (folder / signature.EDITIONS).rmdir()
 
 
 def _refusal(context: ReleaseContext[Any], problems: Sequence[str], *failed: str) -> dg.Failure:
-    """The refusal for problems of some failed gates, with what to do, which a withdrawal decides, if there was one."""
+    """The refusal for problems of some failed gates, with a remedy, or with the withdrawal, if there was one."""
     release = context.release
     fate = explain_withdrawal(context.ledger, release.dataset.name, release.name)
     unchanged = "An earlier publication stays unchanged."

@@ -1,7 +1,7 @@
-"""The audit of a deployment: everything that can be proved about what it holds, asked again, as a report.
+"""The audit of a deployment: all provable claims about its content, checked again, as a report.
 
-The report is for a reader who knows neither this system nor Dagster. It contains nothing confidential: no values, no
-keys, and of an unforeseen error only its kind. The page is made from the JSON record alone.
+The report is for a reader who knows neither this system nor Dagster. It contains no confidential values and no keys,
+and of an unforeseen error only its kind. The page is made from the JSON record alone.
 """
 
 import json
@@ -64,11 +64,11 @@ _SAFE = (
     WarehouseError,
     dg.Failure,
 )
-"""The errors whose messages contain no confidential values. Of all others, the report states only the kind."""
+"""The errors whose messages contain no confidential values. The report states only the kind of all others."""
 
 
 class Verdict(StrEnum):
-    """What the audit found."""
+    """The result of a check by the audit."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -80,7 +80,7 @@ class Finding:
     """One claim, and whether it holds.
 
     Attributes:
-        subject: what the claim is about: "The ledger", or a release.
+        subject: the subject of the claim: "The ledger", or a release.
         claim: the claim as a sentence.
         details: problems or remarks, in words without confidential values.
     """
@@ -95,9 +95,9 @@ class Finding:
 def audit(
     methods: Sequence[Method[Any, Any, Any]], nodes: Nodes, ledger: Ledger, published: Path, made_at: str
 ) -> dict[str, Any]:
-    """Audit the ledger, every release and every publication. Nothing is charged, and no table is changed.
+    """Audit the ledger, every release and every publication, without charging or changing tables.
 
-    Ephemeral keys that killed processes left are deleted first (`Ledger.forget_keys`), and sketches that nobody needs.
+    The audit first deletes the ephemeral keys that killed processes left (`Ledger.forget_keys`), and unneeded sketches.
 
     Returns:
         The record of the report, plain values for JSON. Its "verdict" is the worst of all findings.
@@ -150,7 +150,7 @@ def write_report(record: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
 
 
 def _judge(subject: str, name: str, claim: str, problems: Sequence[str], unknown: Sequence[str] = ()) -> Finding:
-    """A finding that fails because of problems, and is open because of what is unknown."""
+    """A finding that fails if there are problems, and is open if there are unknown facts."""
     verdict = Verdict.FAILS if problems else Verdict.OPEN if unknown else Verdict.HOLDS
     return Finding(subject, name, claim, verdict, (*problems, *unknown))
 
@@ -162,7 +162,7 @@ def _audit_release(
     entries: Sequence[Entry],
     replays: dict[str, str],
 ) -> list[Finding]:
-    """The gates of a release, each on the tables as they are now; note in `replays` which draw was repeated."""
+    """The findings of a release's gates, each on the current tables; note in `replays` which draw was repeated."""
     release = method.release
     subject = f"{release.dataset.name}/{release.name}"
     own = [entry for entry in entries if (entry.dataset, entry.release) == (release.dataset.name, release.name)]
@@ -173,14 +173,14 @@ def _audit_release(
     context = ReleaseContext(method, release.adapt(ledger.warehouse), ledger.custody, ledger, nodes)
     findings = []
     if unmade := _find_unmade(context):
-        # Of what was published, tables are missing. Of what is only half made, no gate could be evaluated.
+        # If the release was published, tables are missing. If it is only half made, its gates cannot be evaluated.
         was_published = _was_published(context)
         problems, unknown = (unmade, ()) if was_published else ((), unmade)
         findings.append(_judge(subject, "made", "The release has been made.", problems, unknown))
         if not was_published:
             return findings
     for gate in all_gates(method):
-        # Each reads the ledger after the tables, as they are by then.
+        # Each gate reads the tables as they are by then, and the ledger after them.
         details = _problems(gate.problems, replace(context))
         findings.append(_judge(subject, gate.name, gate.words, details))
         if gate.name == REPLAY and (draw_id := find_draw_id(context)):
@@ -193,12 +193,12 @@ def _find_unmade(context: ReleaseContext[Any]) -> Sequence[str]:
         with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
             return context.method.find_unmade(session)
     except (RefusedError, dg.Failure):
-        # The gates tell why.
+        # The gates report the reason.
         return ()
 
 
 def _was_published(context: ReleaseContext[Any]) -> bool:
-    """Whether the custody has recorded an edition of the current draw, or it cannot be known."""
+    """Whether the custody has recorded an edition of the current draw; also True if this cannot be determined."""
     draw_id, names = find_draw_id(context), (context.release.dataset.name, context.release.name)
     try:
         recorded = context.custody.read_editions(*names).values()
@@ -219,7 +219,7 @@ def _audit_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable
 def _problems(problems: Any, context: ReleaseContext[Any]) -> list[str]:
     """The problems that a gate finds, or the reason why it could not be evaluated, which is a problem too.
 
-    Raises TransientError if a server cannot be reached, which is none.
+    Raises TransientError if a server cannot be reached, which is not a problem of the release.
     """
     try:
         return list(problems(context))
@@ -234,7 +234,7 @@ def _problems(problems: Any, context: ReleaseContext[Any]) -> list[str]:
 
 
 def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] | None) -> list[Finding]:
-    """The signatures, checksums and ledger entries of all published editions, of whatever release."""
+    """Findings on the signatures, checksums and ledger entries of all published editions of all releases."""
     findings = []
     published_editions: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
     for dataset, release in publications(published):
@@ -270,7 +270,7 @@ def _audit_publications(ledger: Ledger, published: Path, entries: Sequence[Entry
 def _audit_editions(
     custody: Custody, entries: Sequence[Entry], published: Mapping[tuple[str, str], Mapping[str, tuple[str, str]]]
 ) -> list[Finding]:
-    """Whether the edition of every draw is published, and every edition that the custody has recorded is as it was.
+    """Whether the edition of every draw is published, and every edition recorded in the custody is unchanged.
 
     Args:
         published: the names and checksums of all intact editions, by release, and by name, or `CURRENT`.
@@ -308,7 +308,7 @@ def _audit_editions(
 
 
 def _audit_time_stamps(ledger: Ledger, published: Path) -> list[Finding]:
-    """Whether the ledger still has every entry of which there is a time stamp, kept or in a certificate."""
+    """Whether the ledger still has every entry with a time stamp, kept or in a certificate."""
     folder = ledger.custody.time_stamps
     stamps = clock.list_kept(folder)
     with suppress(CustodyError):
@@ -331,7 +331,7 @@ def _audit_time_stamps(ledger: Ledger, published: Path) -> list[Finding]:
             verified.append(clock.verify(replace(stamp, token=kept), roots) if roots else stamp)
         except (clock.ClockError, OSError) as error:
             problems.append(str(error))
-    # Read after the stamps: other processes may have appended, and published, since the audit began.
+    # Read after the stamps, because other processes may have appended entries and published since the audit began.
     problems += clock.find_set_back(verified, ledger.examine().entries)
     words = (
         "Every time stamp that was kept or published is the authority's, and the ledger has the entry that it is of: "
@@ -341,7 +341,8 @@ def _audit_time_stamps(ledger: Ledger, published: Path) -> list[Finding]:
 
 
 def _audit_catalog(published: Path) -> Finding:
-    """Whether what lies beside the publications is their catalog, which is not signed, as it follows from them."""
+    """Whether the files beside the publications are their catalog, which is not signed, because it follows from
+    them."""
     words = "Beside the publications are only their public key and their catalog, which follows from them."
     if not is_readable(published):
         remarks = ["Their folder cannot be read."] * published.exists()
@@ -364,7 +365,7 @@ def _audit_catalog(published: Path) -> Finding:
 
 
 def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
-    """Whether the keys of all escrowed draws are those that were committed to, also of draws that are not repeated."""
+    """Whether the keys of all escrowed draws match their commitments, including draws that are not repeated."""
     problems, unknown = [], []
     for charge in list_charges(entries):
         entry = charge.entry
@@ -383,7 +384,7 @@ def _audit_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
 
 
 def _audit_deleted_keys(ledger: Ledger, entries: Sequence[Entry], replays: dict[str, str]) -> Finding:
-    """Delete the keys that should be gone; note in `replays` which of them are still there."""
+    """Delete the keys that should be gone; note in `replays` which of them remain."""
     problems, deleted = [], []
     try:
         left = ledger.forget_keys()
@@ -407,7 +408,7 @@ def _summarize_replays(draws: Sequence[Mapping[str, Any]]) -> Finding:
 
 
 def _list_draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The charged draws, as the ledger has them, and what the audit did to repeat each (`replays`, by draw id)."""
+    """The charged draws in the ledger, each with the result of its repetition (`replays`, by draw id)."""
     draws = []
     for charge in list_charges(entries):
         entry, specification, details = charge.entry, charge.specification, charge.entry.parse_details()

@@ -1,7 +1,7 @@
 """A publication as a dataset of DCAT-AP 3, in JSON-LD, for data catalogs.
 
-Everything follows from `datapackage.json`, so that whoever has the folder of publications can list them all. Addresses
-are relative to the file: where publications are served is not known here.
+All content follows from `datapackage.json`, so that the folder of publications suffices to list them all. Addresses are
+relative to the file, because this module does not know where publications are served.
 """
 
 import json
@@ -22,7 +22,7 @@ CONTEXT = {
 
 
 def to_dcat(package: bytes) -> bytes:
-    """The text of `dcat.jsonld`, from that of `datapackage.json`."""
+    """The text of `dcat.jsonld`, from the text of `datapackage.json`."""
     graph = {"@context": CONTEXT} | describe_dataset(json.loads(package))
     return (json.dumps(graph, ensure_ascii=False, indent=2) + "\n").encode()
 
@@ -31,7 +31,8 @@ def describe_dataset(package: Mapping[str, Any], folder: str = "") -> dict[str, 
     """A data package as a `dcat:Dataset`, a node of JSON-LD whose names have the prefixes of DCAT-AP.
 
     Args:
-        folder: the path of the publication from where the node is written, with a slash at its end; "" if it is there.
+        folder: the path from the file with the node to the publication, with a slash at its end; "" within the
+            publication.
     """
     (license_,) = package.get("licenses", [{}])
     (contributor,) = package.get("contributors", [{}])
@@ -67,7 +68,7 @@ def describe_dataset(package: Mapping[str, Any], folder: str = "") -> dict[str, 
 
 
 def find_public(package: Mapping[str, Any]) -> str:
-    """That nothing was charged for a data package, as a sentence; "" if something was."""
+    """A sentence that the data of a package are public and were not charged; "" otherwise."""
     sources = (source["title"] for source in package.get("sources", ()) if source.get("description") == NOT_CHARGED)
     return "".join(f"{describe_public(source)}." for source in sources)
 

@@ -1,11 +1,11 @@
-"""The certificate of a release: what the release guarantees and how this can be checked, as JSON and as a page.
+"""The certificate of a release: its guarantee and how to check it, as JSON and as a page.
 
-The first page says what was published, from what, by what method, what is guaranteed, what is exact, what it costs and
-how accurate it is; the rest follows, with a list of contents. The page is made from the record alone, so the two
-cannot disagree. `record` has the models of the record and its JSON Schema, `certificate.md` the texts, and each
-mechanism contributes a `Statement` (`assets.release.statement`). Nothing in a certificate depends on when or where a
-run took place. The same release therefore has the same certificate until its population is charged again, which alters
-the total at publication, or, if the deployment names a time stamp authority, until the ledger has another entry.
+The first page states the published tables, their source, method, guarantee, exact statistics, loss and accuracy; the
+rest follows, with a list of contents. The page is made from the record alone, so the two cannot disagree. `record` has
+the models of the record and its JSON Schema, `certificate.md` the texts, and each mechanism contributes a `Statement`
+(`assets.release.statement`). A certificate does not depend on the time or place of a run. The same release therefore
+has the same certificate until its population is charged again, which changes the total at publication, or, if the
+deployment names a time stamp authority, until the ledger has another entry.
 """
 
 import json
@@ -48,7 +48,7 @@ CONVERSIONS = (
     ("Canonne, Kamath and Steinke", "https://doi.org/10.29012/jpc.784", canonne_kamath_steinke),
     ("Bun and Steinke", "https://doi.org/10.1007/978-3-662-53641-4_24", bun_steinke),
 )
-"""The conversions of ρ into (ε, δ): authors, where they are published, and the function."""
+"""The conversions of ρ into (ε, δ): authors, publication, and the function."""
 
 QUESTIONS = {
     "Domain": "Who is eligible for protection?",
@@ -76,16 +76,16 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Certificate:
-    """Everything the certificate of a release states.
+    """All statements of a release's certificate.
 
     Attributes:
         specification: the five building blocks; its loss is the loss charged.
         ledger: the charge.
-        editions: all settled draws of the release at publication, this one among them.
+        editions: all settled draws of the release at publication, including this one.
         code_versions: the versions of programs and libraries, by name.
         signing_key: the fingerprint of the public key that verifies the publication's signature.
-        revision: how many other estimates of the draw were published before.
-        estimates: all estimates of the draw that were published, this one among them.
+        revision: the number of other estimates of the draw that were published before.
+        estimates: all published estimates of the draw, including this one.
     """
 
     publisher: Publisher
@@ -152,7 +152,7 @@ class Certificate:
         return record_.model_dump(mode="json", by_alias=True)
 
     def _publisher(self) -> record.Publisher:
-        """Who publishes, when, and how to cite it. The date is that of the charge, which never changes."""
+        """The publisher, date and citation. The date is the date of the charge, which never changes."""
         publisher, charged = self.publisher, self.ledger.recorded_at.astimezone(UTC).date()
         citation = f"{publisher.authority} ({charged.year}): {self.release.title}. Edition {self.edition_name}."
         return record.Publisher(
@@ -179,8 +179,8 @@ class Certificate:
 
 
 def _equivalents(statement: Statement, specification: Specification) -> record.Equivalents:
-    """The losses of parts and of some changes, each also as (ε, δ) by every conversion if it is in zCDP. That of a
-    contributor is one of them if the dataset declares copies."""
+    """The losses of parts and of some changes, each also as (ε, δ) by every conversion if it is in zCDP. If the dataset
+    declares copies, they include the loss of a contributor."""
     equivalents, delta = statement.equivalents, statement.delta
     if specification.flavor.copies > 1 and (loss := specification.loss_for(CONTRIBUTOR)):
         of = f"One contributor, whose answers are in up to {specification.flavor.copies} records"
@@ -272,11 +272,11 @@ def _float_above(number: Fraction) -> float:
 
 
 def factor_text(factor: Fraction) -> str:
-    """A factor of at least 1, rounded up, as readers write it: `2.72`, `148,414` or `7.0 × 10¹⁰`."""
+    """A factor of at least 1, rounded up, in common notation: `2.72`, `148,414` or `7.0 × 10¹⁰`."""
     if factor < _LARGEST_PLAIN:
         places = 2 if factor < 100 else 0
         return f"{round_up(factor, places):,}"
-    # Python writes no integer of more than 4,300 digits as text.
+    # Python refuses to write integers of more than 4,300 digits as text.
     exponent = Decimal(math.ceil(factor)).adjusted()
     mantissa = round_up(factor / 10**exponent, 1)
     if mantissa == 10:
@@ -293,7 +293,7 @@ def to_html(certificate: Certificate) -> bytes:
 
 
 def building_blocks(specification: Specification) -> tuple[record.BuildingBlock, ...]:
-    """This specification's answers to the five questions."""
+    """The specification's answers to the five questions."""
     further = {"person_record": PERSON_RECORD, "records_of_others": RECORDS_OF_OTHERS}
     further |= {"contributor": describe_contributor(specification)}
     return tuple(
@@ -320,14 +320,14 @@ def _shown(value: object) -> str:
 
 
 def _places(value: float | None, places: int = DECIMALS) -> str:
-    """A number with a fixed number of decimals, the same wherever a quantity of its kind stands; ∞ for None."""
+    """A number with a fixed number of decimals, the same for all quantities of its kind; ∞ for None."""
     if value is None:
         return INFINITY
     return f"{value:,.{places}f}"
 
 
 def _breakable(name: str) -> Markup:
-    """A name that, if it is too long for a line of a phone, may be broken after its underscores, and nowhere else."""
+    """A name that may be broken only after its underscores, if it is too long for a line on a phone."""
     return Markup(str(escape(name)).replace("_", "_<wbr>" if len(name) > _LONGEST_ON_A_LINE else "_"))
 
 

@@ -1,6 +1,6 @@
 """A published table as a cube, for the formats that describe cubes: dimensions with codes, figures, and attributes.
 
-Everything follows from the table's description in `assets.release.published` and from its rows. `sdmx`, `px` and
+A cube follows from the table's description in `assets.release.published` and from its rows. `sdmx`, `px` and
 `json_stat` write a cube, with the same ids in each format. The cells stay in DuckDB, and are read in order.
 """
 
@@ -28,13 +28,13 @@ _COUNT_CELLS = SQL(
 _CELLS = SQL("publication/cells", "SELECT {{ columns | ids }} FROM {{ cells }} ORDER BY {{ order | ids }}")
 
 MOST_CODES = 200_000
-"""The most codes of a dimension: they are in memory, here and in whatever reads the files."""
+"""The most codes of a dimension: they are in memory, here and in the programs that read the files."""
 
 MOST_CELLS = 10_000_000
 """The most figures in a file that lists empty cells (PX), or that its readers have in memory at once (JSON-stat)."""
 
 TOTAL, MISSING = "_T", "_X"
-"""The codes of totals and of records without a value, as in the code lists of SDMX."""
+"""The codes of totals and of missing values, as in the code lists of SDMX."""
 
 REF_AREA, OBS_STATUS, CONF_STATUS = "REF_AREA", "OBS_STATUS", "CONF_STATUS"
 
@@ -44,10 +44,10 @@ RESERVED = frozenset(
         *(REF_AREA, OBS_STATUS, CONF_STATUS, "FIGURE"),
     }
 )
-"""Ids that the formats or these modules give a meaning to."""
+"""Ids that have a meaning in the formats or these modules."""
 
 _ID, _PLACE = "id: of a code", "place: of a code"
-"""Columns beside those of a table, which cannot have such names: see `assets.release.names.Name`."""
+"""Columns in addition to a table's own, which cannot have such names: see `assets.release.names.Name`."""
 
 _LONGEST_TITLE = 140
 _ROWS_AT_A_TIME = 20_000
@@ -59,11 +59,11 @@ class UnfitTableError(RefusedError):
 
 @dataclass(frozen=True)
 class Heading:
-    """What all files of an edition say besides their cells.
+    """The content of all files of an edition besides their cells.
 
     Attributes:
-        charged_at: when the edition was charged, which never changes for an edition.
-        revision: how many other estimates of the same draw were published before.
+        charged_at: the time of the edition's charge, which never changes.
+        revision: the number of other estimates of the same draw that were published before.
     """
 
     release: Release
@@ -82,7 +82,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Code:
-    """A code of a dimension, and the values that it stands for: a text for each column, None for no value."""
+    """A code of a dimension, and the values that it stands for: a text for each column, None for a missing value."""
 
     id: str
     label: str
@@ -91,20 +91,20 @@ class Code:
 
     @property
     def value(self) -> str:
-        """The values in one text, with | between those of several columns."""
+        """The values in one text, with | between the values of several columns."""
         return "|".join(text for text in self.values if text is not None)
 
     @property
     def differs(self) -> bool:
-        """Whether the id is not the value itself."""
+        """Whether the id differs from the value."""
         return bool(self.value) and self.value != self.id
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """A dimension, of one column, or of the columns that name a place together.
+    """A dimension of one column, or of the columns that together name a place.
 
-    The first `used` codes occur in the table, in its order; those after them are only parents of others.
+    The first `used` codes occur in the table, in its order; the others are only parents of other codes.
     """
 
     id: str
@@ -124,7 +124,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Figure:
-    """A column of figures. `decimals` is the number of its decimals in the CSV file."""
+    """A column of figures, with the number of its decimals in the CSV file."""
 
     id: str
     column: PublishedColumn
@@ -141,10 +141,10 @@ class Cube:
     """A published table as a cube.
 
     Attributes:
-        attributes: the columns that are neither dimension nor figure, by id.
+        attributes: the columns that are neither dimensions nor figures, by id.
         cells: the staged cells: for each dimension `at_<n>`, the place of the code, from 0, and `code_<n>`, its id; for
             each figure and attribute `figure_<n>` and `attribute_<n>`, the text of the CSV file, or NULL; `status`, the
-            observation status, and `confidentiality`, that of confidentiality.
+            observation status, and `confidentiality`, the confidentiality status.
         rows: the number of cells in the table.
     """
 
@@ -186,7 +186,7 @@ class Cube:
 
     @property
     def names_by_id(self) -> dict[str, str]:
-        """The columns of the cells by id, as SDMX orders them: dimensions, measures, their errors, and attributes."""
+        """The columns of the cells by id, in the order of SDMX: dimensions, measures, their errors, and attributes."""
         figures = {figure.id: name for figure, name in zip(self.figures, self.figure_names, strict=True)}
         return {
             **{dimension.id: name for dimension, name in zip(self.dimensions, self.code_names, strict=True)},
@@ -204,7 +204,7 @@ def title_column(column: PublishedColumn) -> str:
 def encode_code(value: str | None) -> str:
     """The id of a value: its ASCII letters, digits, _ and -, and $ with two hexadecimal digits for any other byte.
 
-    So no two values have the same id, and none has that of a total or of a missing value, which begin with _.
+    So no two values have the same id, and no value has the id of a total or of a missing value, which begin with _.
     """
     if value is None:
         return MISSING
@@ -221,8 +221,8 @@ def _encode_letter(letter: str, kept: str = "_-", escape: str = "$") -> str:
 def encode_name(name: str) -> str:
     """The id of a column: its letters in upper case, and - with two hexadecimal digits for any other byte.
 
-    It begins with X-- if it would not begin with a letter, or have a meaning already. Columns of one table differ in
-    more than upper and lower case, and so do their ids.
+    It gets the prefix X-- if it would not begin with a letter, or would have a reserved meaning. Columns of one table
+    differ in more than case, and so do their ids.
     """
     encoded = "".join(_encode_letter(letter, "_", "-") for letter in name).upper()
     return encoded if re.match("[A-Z]", encoded) and encoded not in RESERVED else f"X--{encoded}"
@@ -232,7 +232,7 @@ def make_cube(session: Session, table: PublishedTable) -> Cube:
     """Stage the cells of a published table with their codes.
 
     Raises:
-        UnfitTableError: if there are no rows, which no format has a place for, or a dimension has more than
+        UnfitTableError: if there are no rows, which the formats cannot represent, or a dimension has more than
             `MOST_CODES` codes.
         ValueError: if two rows have the same codes.
     """
@@ -295,7 +295,7 @@ def _count_decimals(kind: str) -> int:
 def _describe_dimension(
     table: PublishedTable, columns: Sequence[PublishedColumn], values: pa.Table, named: str | None
 ) -> tuple[Dimension, list[int]]:
-    """A dimension, and the places of its codes that occur among the rows of `values`, in the order of the codes."""
+    """A dimension, and for each code that occurs, its place among the rows of `values`, in the order of the codes."""
     parts = [_parts(column, values) for column in columns]
     rows = list(zip(*parts, strict=True))
     order = sorted(range(len(rows)), key=lambda row: [part.order for part in rows[row]])
@@ -347,7 +347,8 @@ def _join(parts: Sequence[_Part]) -> str:
 
 
 def _nest(codes: Sequence[Code], above: dict[str, tuple[_Part, ...]]) -> list[Code]:
-    """Places with their parents, which are the places of fewer columns; those that do not occur come last."""
+    """Places with their parents, which are the places of fewer columns. Parents that do not occur themselves come
+    last."""
     present = {code.id for code in codes}
     further = [
         Code(name, parts[-1].label, tuple(part.value for part in parts))
@@ -367,7 +368,7 @@ def _nest(codes: Sequence[Code], above: dict[str, tuple[_Part, ...]]) -> list[Co
 
 
 def _add_parents(codes: Sequence[Code], levels: Mapping[str, str]) -> list[Code]:
-    """Places that have a level and a code with their parents, if those are in the table."""
+    """Places with a level and a code, with their parents, if the parents are in the table."""
     of_level: dict[str | None, dict[str, str]] = {}
     for code in codes:
         of_level.setdefault(code.values[0], {})[code.values[-1] or ""] = code.id

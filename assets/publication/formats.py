@@ -21,10 +21,10 @@ def write_cubes(
     """Write each table with figures in the formats of the release, and read the files back.
 
     Returns:
-        The files, and a sentence for each file that would be too large, or have no cells.
+        The files, and a sentence for each file left out because it would be too large, or have no cells.
 
     Raises:
-        ValueError: if the dimensions of a table do not tell its rows apart, or a file does not read back as it should.
+        ValueError: if the dimensions of a table do not identify its rows, or a file does not read back as written.
         WarehouseError: if a statement fails.
     """
     files: list[DataFile] = []

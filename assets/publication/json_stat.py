@@ -1,6 +1,6 @@
 """A cube as a JSON-stat 2.0 dataset. The figures are the categories of a dimension of role metric, which comes last.
 
-Only cells that are published have values, by their number, so that a sparse cube takes no more room than its cells.
+Only published cells have values, by their number, so that a sparse cube takes no more room than its cells.
 """
 
 import json
@@ -29,8 +29,8 @@ def write_json_stat(session: Session, folder: Path, cube: Cube, heading: Heading
     """Write `<name>.json`, and read it back.
 
     Raises:
-        UnfitTableError: if it would have more than `MOST_CELLS` figures, or cells that cannot be numbered.
-        ValueError: if it does not read back as it should.
+        UnfitTableError: if the file would have more than `MOST_CELLS` figures, or cells that cannot be numbered.
+        ValueError: if it does not read back as written.
     """
     described = _describe(cube, heading)
     sizes = described["size"]

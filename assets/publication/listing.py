@@ -1,9 +1,9 @@
 """The catalog of all publications: a page, a package of data packages and a DCAT catalog, beside their folders.
 
-Everything in it is read from the publications' own files, so that whoever has the folder can make it again. Links name
-files and are relative: they work in a folder, on a web server and in object storage, which has no pages for folders.
-The catalog is not signed. Each publication is, and a folder whose certificate cannot be read is listed by its name
-alone. How publications are put into place is in `placement`.
+All its content is read from the publications' own files, so that the folder suffices to make it again. Links name files
+and are relative: they work in a folder, on a web server and in object storage, which has no pages for folders. The
+catalog is not signed, but each publication is. A folder whose certificate cannot be read is listed by its name alone.
+`placement` puts publications into place.
 """
 
 import json
@@ -27,26 +27,26 @@ LISTING, DCAT = "index.html", "dcat.jsonld"
 _CERTIFICATE = "certificate.html"
 
 _OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
-"""What the names of a dataset and a release are made of."""
+"""The characters of the names of a dataset and a release."""
 
 _UNSIGNED = "This catalog is not signed. Each publication is, in its own folder."
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A publication, in the words of its certificate; only its path, if that cannot be read.
+    """A publication, in the words of its certificate; if the certificate cannot be read, only its path.
 
     Attributes:
         path: `dataset/release`.
-        editions: (number, date, loss, link or "", what happened to it) of all editions, the last one first.
+        editions: (number, date, loss, link or "", fate) of all editions, the last one first.
         exact: the statistics that are published exactly.
         tables: by title, the data files of a table.
         links: by words, the other files.
         dcat: the publication as a dataset of DCAT.
         package: the SHA-256 of its `datapackage.json`.
-        estimated: whether it is estimated from published measurements, and no population was charged.
-        population: (name, last charge, total, cap, what is left, what the total leaves out) when it was published; of
-            public data, without a cap, the source in place of what is left.
+        estimated: whether it is estimated from published measurements without a charge to a population.
+        population: (name, last charge, total, cap, rest, exclusions from the total) at publication; for public data,
+            which have no cap, the source instead of the rest.
     """
 
     path: str
@@ -70,25 +70,25 @@ class Listed:
 
     @property
     def public(self) -> str:
-        """That nothing was charged, as a sentence; "" if something was."""
+        """A sentence that the data are public and were not charged; "" otherwise."""
         *_, cap, source, _ = self.population
         return "" if cap or self.estimated else f"{describe_public(source)}."
 
 
 def write_listing(published: Path) -> None:
-    """Write the catalog of the publications that are there, all of each file or nothing.
+    """Write the catalog of the present publications, each file atomically.
 
-    Nobody else writes it between the look at the folders and the writing, so that it misses no publication.
+    No other process writes it between the reading of the folders and the writing, so that it misses no publication.
 
     Raises:
-        OSError: if it cannot be written.
+        OSError: if the catalog cannot be written.
     """
     place_files(published, lambda: make_listing(published))
 
 
 def make_listing(published: Path) -> dict[str, bytes]:
     """The files of the catalog, by name."""
-    # Somebody else may have put a folder here, under a name that is no text at all.
+    # A folder from elsewhere may have a name that is not valid text.
     paths = [path for path in map("/".join, publications(published)) if _OURS.fullmatch(path)]
     listed = [_read_publication(published, path) for path in paths]
     populations: dict[tuple[str, bool], list[Listed]] = {}
@@ -158,7 +158,7 @@ def _read_publication(published: Path, path: str) -> Listed:
         _as_json([listed.dcat, *listed.tables.values()])
         return listed
     except Exception:
-        # Somebody may plant anything, and whatever it is must not keep others from publishing.
+        # A planted folder, whatever its content, must not prevent other publications.
         return Listed(path)
 
 
@@ -200,7 +200,7 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
         editions=((current, date, "", _CERTIFICATE, "current"),)
         if estimate
         else tuple(_list_editions(folder, current, edition["all"])),
-        # Some are whole sentences.
+        # Some of them are whole sentences.
         exact=tuple(show_line(words).removesuffix(".") for words in exact),
         estimated=bool(estimate),
         tables=tables,
@@ -212,7 +212,7 @@ def _describe(folder: Path, path: str, record: Mapping[str, Any]) -> Listed:
 
 
 def _describe_source(record: Mapping[str, Any]) -> str:
-    """Of what release the loss is, if nothing was charged for the publication itself."""
+    """The release whose loss is shown, if the publication has no charge of its own."""
     source = record.get("retabulation")
     return f" of {show_line(source['release'])}, and nothing more" if source else ""
 

@@ -1,4 +1,4 @@
-"""The data files of a publication, the data dictionary that describes them, and the lines that read them.
+"""The data files of a publication, the data dictionary that describes them, and the lines of code that read them.
 
 This module writes CSV, Parquet, `datapackage.json` (Frictionless Data Package) and `README.txt`. The same tables always
 give the same bytes. `signature` lists and signs the files, `placement` moves them into place, and `certificate` states
@@ -46,29 +46,30 @@ _GROUPS = SQL("publication/groups", "SELECT DISTINCT {{ columns | ids }} FROM {{
 _NO_ROWS = SQL("publication/no_rows", "SELECT {{ columns | ids }} FROM {{ table }} LIMIT 0")
 
 _WRITERS = 4
-"""So many tables at most are written at a time: of each, a group of rows is in memory."""
+"""The most tables that are written at a time: a group of rows of each is in memory."""
 
 _MANY_COLUMNS = 30
 
 _SAME_IN_ARROW = re.compile(r"VARCHAR|BOOLEAN|DATE|DOUBLE|DECIMAL\(\d+,\d+\)|U?(TINYINT|SMALLINT|INTEGER|BIGINT)")
-"""The types of columns that DuckDB gives to Arrow and takes back as they are."""
+"""The column types that survive the way from DuckDB to Arrow and back."""
 
 _DECIMAL = re.compile(r"DECIMAL\(\d+,(\d+)\)")
 _EXACT_IN_DOUBLES, _EXACT_POWER = 2**53, 22
-"""Doubles have all integers up to it, and all powers of ten up to that exponent."""
+"""Doubles represent all integers up to the first number, and all powers of ten up to this exponent."""
 
 _FEW_ROWS = 122_880
-"""The rows of a Parquet row group, which DuckDB has in memory in any case."""
+"""The number of rows of a Parquet row group, which DuckDB keeps in memory in any case."""
 
 _MOST_GROUPS, _ROWS_TOGETHER = 20, 8 * 2048
-"""How many groups of rows are read one after the other, and how many rows at a time: a multiple of DuckDB's vectors."""
+"""The most groups of rows that are read one by one, and the number of rows read at a time: a multiple of DuckDB's
+vectors."""
 
 README = "README.txt"
 _README_WIDTH = 100
 
 _PARQUET_FORMAT = "Parquet"
-"""Frictionless would read `parquet` as a table, and skip size and hash. As the standard has no type for files besides
-tables, only the capital letter keeps it from that."""
+"""Frictionless would read `parquet` as a table, and skip size and hash. The standard has no type for files other than
+tables, so only the capital letter prevents this."""
 
 _PROFILES = "https://datapackage.org/profiles/2.0"
 
@@ -83,10 +84,10 @@ _MEDIA_TYPES = {
 }
 
 _ROWS_OF_LISTS, _INTEGERS_OF_LISTS = 8192, 4_000_000
-"""A Parquet row group of a table with lists ends when it has so many rows, or so many integers: it is in memory."""
+"""The numbers of rows and of integers at which a Parquet row group of a table with lists ends: it is in memory."""
 
 _ROWS_READ = 2048
-"""The number of rows of a table with lists that are read at a time."""
+"""The number of rows read at a time from a table with lists."""
 
 
 _FORMATS = {
@@ -94,7 +95,7 @@ _FORMATS = {
     "px": "PX for PxWeb (.px)",
     "json": "JSON-stat for web pages and programs (.json)",
 }
-"""The formats by the end of a file's name, each with what it is for."""
+"""The formats by the suffix of a file's name, each with its use."""
 
 
 @recorded(frozen=True, config=RECORDED)
@@ -122,11 +123,11 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
 
     A table with lists is written as Parquet only, with rows ordered by the primary key.
 
-    Parquet has decimals as the nearest doubles, so that programs load them as numbers; CSV has every digit.
+    Parquet has decimals as the nearest doubles, so that programs load them as numbers; CSV has all digits.
 
-    CSV files follow RFC 4180, in UTF-8, with a header, and with a line feed at the end of each line. A missing value is
-    an empty field. If the table contains empty text, a missing value is instead the first of NULL, NULL_, NULL__, ...
-    that does not occur in the table.
+    CSV files follow RFC 4180, in UTF-8, with a header and a line feed at the end of each line. A missing value is an
+    empty field. If the table contains empty text, a missing value is instead the first of NULL, NULL_, NULL__, ... that
+    does not occur in the table.
 
     Raises:
         ValueError: if the names or types of a table's columns are not the declared ones.
@@ -140,7 +141,7 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
         with session.open_sibling() as own:
             return list(_write_rows(own, folder, published, rows[published.name]))
 
-    # One thread packs lists, while others write the other tables. If that fails, the thread cannot read on.
+    # One thread packs lists, while others write the other tables. If they fail, the thread cannot continue reading.
     with ThreadPoolExecutor(1) as packing, session.open_sibling() as reading:
         packed = {
             published.name: packing.submit(_write_lists, reading, folder, published, rows[published.name])
@@ -156,8 +157,8 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
 
 
 def _order_rows(session: Session, published: PublishedTable, rows: int) -> Sequence[PublishedColumn]:
-    """The columns by which rows are ordered: all, or of a table with many, the first ones that have the primary key, if
-    these tell the rows apart. They take a fraction of the time, and the order is the same."""
+    """The columns by which rows are ordered: all, or for a table with many columns, the first columns up to the last
+    one of the primary key, if they identify the rows. They take a fraction of the time, and give the same order."""
     names = [column.name for column in published.columns]
     first = _first_columns(published)
     if not first or len(names) < _MANY_COLUMNS:
@@ -167,15 +168,15 @@ def _order_rows(session: Session, published: PublishedTable, rows: int) -> Seque
 
 
 def _first_columns(published: PublishedTable) -> Sequence[PublishedColumn]:
-    """The first columns that have the primary key."""
+    """The first columns, up to the last one of the primary key."""
     names = [column.name for column in published.columns]
     return published.columns[: 1 + max(map(names.index, published.primary_key), default=-1)]
 
 
 def _find_groups(session: Session, published: PublishedTable) -> Sequence["_Group"] | None:
-    """The groups of rows that have the order of all columns if they are read one after the other, as they are stored:
-    the whole table, or all rows with the same values in all but the last of the first columns. None if there are none,
-    or too many, or their values would not come back from Arrow with the same types.
+    """The groups of rows that, read one by one as stored, have the order by all columns: the whole table, or all rows
+    with the same values in all but the last of the first columns. None if there are no or too many groups, or their
+    values would not come back from Arrow with the same types.
     """
     first, kinds = _first_columns(published), _find_kinds(session, published)
     if not first or not all(_SAME_IN_ARROW.fullmatch(kinds[column.name]) for column in published.columns):
@@ -194,7 +195,7 @@ def _find_groups(session: Session, published: PublishedTable) -> Sequence["_Grou
 
 @dataclass(frozen=True)
 class _Group:
-    """The rows of a table that have certain values in some columns."""
+    """The rows of a table with given values in some columns."""
 
     columns: Sequence[str] = ()
     values: Sequence[object] = ()
@@ -202,10 +203,9 @@ class _Group:
     def read(
         self, session: Session, table: Table, columns: Sequence[str | Fragment], rows: int, order: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Some columns of its rows, as they are stored or in order, in batches of about so many.
+        """Some columns of the group's rows, as stored or in order, in batches of about `rows` rows.
 
-        Raises ValueError if DuckDB takes other rows for those of the group, as forged statistics of a table could make
-        it do.
+        Raises ValueError if DuckDB returns rows of another group, as forged statistics of a table could cause.
         """
         bound = {f"value_{number}": value for number, value in enumerate(self.values) if value is not None}
         group_by = list(zip(self.columns, self.values, strict=True))
@@ -222,7 +222,7 @@ _WHOLE = _Group()
 
 
 def _is_in_order(session: Session, table: Table, group: _Group, columns: Sequence[PublishedColumn]) -> bool:
-    """Whether the rows of a group are stored in strict order of some columns, without NULL in them."""
+    """Whether the rows of a group are stored in strict order of some columns that have no NULL."""
     if not _keeps_order(session, table):
         return False
     names, before = _name_keys(columns), None
@@ -234,7 +234,7 @@ def _is_in_order(session: Session, table: Table, group: _Group, columns: Sequenc
 
 
 def _name_keys(columns: Sequence[PublishedColumn]) -> list[str]:
-    """A column that marks totals may be a key too; Arrow selects no name twice."""
+    """The names of key columns, each once as Arrow requires: a column that marks totals may be a key too."""
     return list(dict.fromkeys(name for column in columns for name in (column.total, column.name) if name))
 
 
@@ -243,7 +243,7 @@ def _keeps_order(session: Session, table: Table) -> bool:
 
 
 def _ascends(before: pa.RecordBatch | None, batch: pa.RecordBatch, columns: Sequence[PublishedColumn]) -> bool:
-    """Whether rows, after the last row of those before, are in strict order of some columns, without NULL in them."""
+    """Whether the row before, if any, and the rows of a batch are in strict order of some columns that have no NULL."""
     totals = {column.total for column in columns if column.total}
     batch = batch.select(_name_keys(columns))
     if any(column.null_count for column in batch.columns):
@@ -266,9 +266,9 @@ def _sort_keys(columns: Sequence[PublishedColumn]) -> list[tuple[str, str]]:
 
 
 def _write_rows(session: Session, folder: Path, published: PublishedTable, rows: int) -> Iterator[DataFile]:
-    """Write a table as CSV and as Parquet. DuckDB sorts many rows on disk, so those in order are not sorted; few are
-    sorted in less time than they take through Arrow, unless they have many columns. Those of lists, up to one batch,
-    are sorted in less time than their groups are read one by one."""
+    """Write a table as CSV and as Parquet. DuckDB sorts many rows on disk, so rows already in order are not sorted. Few
+    rows are sorted in less time than they take through Arrow, unless they have many columns. Rows with lists, up to one
+    batch, are sorted in less time than their groups are read one by one."""
     is_batch = bool(published.numbers) and rows <= _ROWS_TOGETHER
     is_large, is_wide = rows > _FEW_ROWS, len(published.columns) >= _MANY_COLUMNS and not is_batch
     groups = _find_groups(session, published) if is_large or is_wide else None
@@ -277,7 +277,7 @@ def _write_rows(session: Session, folder: Path, published: PublishedTable, rows:
         yield from _write_numbers(session, folder, published, groups, rows, missing)
         return
     for marker in (missing, None):
-        # Parquet row groups would end where those of storage do.
+        # Parquet row groups would end where the row groups of the storage end.
         is_direct = groups == [_WHOLE] and marker is not None
         order = () if groups and (is_large or is_direct) else _order_rows(session, published, rows)
         with session.open_sibling() as reading:
@@ -295,8 +295,8 @@ def _read_groups(
     columns: Sequence[str],
     order: Sequence[PublishedColumn] = (),
 ) -> pa.RecordBatchReader:
-    """The rows of groups, as they are stored or in order, in batches of so many that DuckDB ends Parquet row groups
-    where it would if it sorted them."""
+    """The rows of groups, as stored or in order. The sizes of the batches make DuckDB end Parquet row groups where it
+    would after sorting."""
     names = [column.name for column in order]
 
     def read() -> Iterator[pa.RecordBatch]:
@@ -322,10 +322,10 @@ def _write_numbers(
     rows: int,
     missing: str,
 ) -> Iterator[DataFile]:
-    """Write a table of hundreds of columns, whose numbers are stored in lists, as CSV and as Parquet in one pass: from
-    groups as of `_find_groups`, or else sorted. DuckDB takes several times as long.
+    """Write a table of hundreds of columns, whose numbers are stored in lists, as CSV and as Parquet in one pass, from
+    groups of `_find_groups`, or else sorted. DuckDB takes several times as long.
 
-    Raises ValueError if the primary key does not tell the rows apart, a list has another number of numbers than
+    Raises ValueError if the primary key does not identify the rows, the length of a list is not the number of its
     columns, or another number of rows is written.
     """
     # Numba takes a while to import, and few releases have such tables.
@@ -366,8 +366,8 @@ def _write_numbers(
 
 
 def _join_fields(fields: Sequence[pa.Array], delimiter: str, missing: str) -> pa.Array:
-    """Texts of several columns as the beginnings of lines of a CSV file, quoted where DuckDB quotes them: `#` begins a
-    comment for some readers."""
+    """Texts of several columns as the beginnings of lines of a CSV file, quoted where DuckDB quotes them, also if they
+    contain `#`, which begins a comment for some readers."""
     special = rf"[\r\n\"#{re.escape(delimiter)}]"
     quoted = (
         pc.if_else(
@@ -381,8 +381,8 @@ def _join_fields(fields: Sequence[pa.Array], delimiter: str, missing: str) -> pa
 
 
 def _to_doubles(numbers: NDArray[np.int64], digits: int) -> NDArray[np.float64]:
-    """The doubles that are nearest to decimals with so many digits after the point. A quotient of two integers that
-    doubles have exactly is."""
+    """The nearest doubles of decimals with `digits` digits after the point. A quotient of two integers that are exact
+    as doubles is the nearest double."""
     if digits <= _EXACT_POWER and np.abs(numbers).max(initial=0) <= _EXACT_IN_DOUBLES:
         return numbers / 10.0**digits
     return np.array([float(Decimal(number).scaleb(-digits)) for number in numbers.tolist()])
@@ -419,10 +419,10 @@ def _write_file(
 
 
 def _parquet_columns(session: Session, published: PublishedTable) -> list[str | Fragment]:
-    """The columns with decimals as the nearest doubles.
+    """The columns, with decimals as the nearest doubles.
 
     DuckDB's cast from a decimal divides its digits by a power of ten, which gives the nearest double if both are exact
-    in doubles, and may miss it in the last bit otherwise. Its cast from text never does, and takes much longer.
+    in doubles, and may miss it in the last bit otherwise. Its cast from text never misses it, and takes much longer.
     """
     kinds, columns = _find_kinds(session, published), list[str | Fragment]()
     for column in published.columns:
@@ -439,10 +439,10 @@ def _parquet_columns(session: Session, published: PublishedTable) -> list[str | 
 
 
 def _write_lists(session: Session, folder: Path, published: PublishedTable, rows: int) -> DataFile:
-    """Write a table with lists, ordered by its primary key, without having more than a few row groups in memory.
+    """Write a table with lists, ordered by its primary key, with at most a few row groups in memory.
 
-    Rows that differ only in the key's last column are a group. Groups are read as they are stored, because lists take
-    long to sort; if one of them turns out not to be in order, as after somebody copied the table, all are sorted.
+    Rows that differ only in the key's last column are a group. Groups are read as stored, because lists take long to
+    sort. If one of them turns out not to be in order, as after a copy of the table, all are sorted.
     """
     path = folder / f"{published.name}.parquet"
     *grouped, _ = published.primary_key
@@ -514,7 +514,7 @@ def _unpack(rows: pa.Table, lists: Sequence[str]) -> pa.Table:
 
 
 def _writer(path: Path, schema: pa.Schema, lists: Sequence[str]) -> pq.ParquetWriter:
-    """A writer that packs the integers of lists in few bits, which takes a fraction of the time of compressing them."""
+    """A writer that packs the integers of lists in few bits, in a fraction of the time of compressing them."""
     others = [name for name in schema.names if name not in lists]
     return pq.ParquetWriter(
         path,
@@ -540,8 +540,8 @@ def data_package(
 
     Args:
         files: the results of `write_data_files` and `write_cubes` for these tables.
-        created: when the edition was charged, ISO 8601 in UTC, which never changes for an edition.
-        revision: how many other estimates of the same draw were published before.
+        created: the time of the edition's charge, ISO 8601 in UTC, which never changes.
+        revision: the number of other estimates of the same draw that were published before.
     """
     dataset, publisher = release.dataset, release.publisher
     license_ = {"name": publisher.license, "path": publisher.license_url}
@@ -581,7 +581,7 @@ def _require_declared_columns(session: Session, published: PublishedTable) -> No
 
 
 def _find_kinds(session: Session, published: PublishedTable) -> dict[str, str]:
-    """The DuckDB types of the columns that a table is published with. Of hundreds, it takes long to find them."""
+    """The DuckDB types of a table's published columns. Finding the types of hundreds of columns takes long."""
     name = "columns", published.name, published.table
     return session.compute_once(name, lambda: session.columns(published.source))
 
@@ -671,7 +671,7 @@ def _plain(value: Any) -> Any:
 
 
 def list_formulas(session: Session, tables: Iterable[PublishedTable]) -> list[str]:
-    """The names of those CSV files in which a name of a column or a text is a formula to a spreadsheet."""
+    """The names of the CSV files in which a spreadsheet would take a column's name or a text for a formula."""
     values = {"signs": list(FORMULA_SIGNS), "number": SIGNED_NUMBER.pattern}
     found = []
     for table in tables:
@@ -692,15 +692,15 @@ def readme(
     left_out: Sequence[str] = (),
     models: Sequence[Parameter] = (),
 ) -> bytes:
-    """The text of `README.txt`: what the files are, and lines that read them and keep codes as text.
+    """The text of `README.txt`: a description of the files, and lines of code that read them and keep codes as text.
 
     Codes such as `01` are text. Programs that guess types read them as numbers and lose the zero, and some read the
     code `NA` as missing. The lines state the type of every text column, and which text marks a missing value.
 
     Args:
         formulas: the files of `list_formulas`.
-        left_out: a sentence for each file that was too large for its format, or would have no cells.
-        models: the models that figures follow from, as the certificate names them.
+        left_out: a sentence for each file left out because it was too large for its format, or would have no cells.
+        models: the models behind the figures, as the certificate names them.
     """
     template = load_template(
         Path(__file__).with_name("readme.txt"),
@@ -730,7 +730,7 @@ def readme(
 def _readable(
     tables: Sequence[PublishedTable], files: Sequence[DataFile]
 ) -> Iterator[tuple[PublishedTable, DataFile, list[str], dict[str, str]]]:
-    """Each table with its file to read, its text columns, and the types that pandas must be told."""
+    """Each table with its file to read, its text columns, and the types to state for pandas."""
     by_name = {table.name: table for table in tables}
     for file in files:
         table = by_name[file.product]

@@ -1,20 +1,21 @@
-"""The atomic placement of a publication's folder, and of the files beside all folders. `listing` says what these list.
+"""The atomic placement of a publication's folder, and of the files beside all folders. `listing` makes the content of
+these files.
 
 Earlier editions of a publication are in its folder, under `editions/`, and are placed together with it. Their files are
-linked, not copied: they are never written again.
+linked, not copied, because they are never written again.
 
-A publication is written and signed in a private folder, so that nobody else can exchange what is signed. While it is
-moved into place, up to two folders stand next to the target. `.<name>.arriving` is the new publication, possibly
+A publication is written and signed in a private folder, so that other users cannot replace the signed files. While it
+is moved into place, up to two folders stand next to the target. `.<name>.arriving` is the new publication, possibly
 incomplete, and can always be deleted. `.<name>.leaving` is the old publication, and always complete. A killed process
 may leave them behind; the next process cleans up. Only one process at a time works in the parent folder of the target.
 
-A publication is for everyone, so its files and folders get modes that let everyone read them; otherwise only their
-owner could, because a process that opens the warehouse restricts its umask. To restrict access to publications, close a
-folder above them.
+A publication is for everyone, so its files and folders get modes that let everyone read them. Otherwise only their
+owner could read them, because a process that opens the warehouse restricts its umask. To restrict access to
+publications, close a folder above them.
 
-Someone may be able to write here who cannot read the keys. No link is therefore followed, at any moment: it could lead
-to a key, whose content would be published or whose mode would be opened. A hard link cannot be told from a file, so a
-file gets its mode where nobody else can have exchanged it, and only folders get theirs in place.
+A user who cannot read the keys may be able to write here. Links are therefore never followed: a link could lead to a
+key, whose content would be published or whose mode would be opened. A hard link looks like a file, so files get their
+modes in the private folder, where other users cannot have replaced them. Only folders get their modes in place.
 """
 
 import errno
@@ -33,7 +34,7 @@ from assets.texts import find_unseen, show_line
 from resources.keyfiles import flush_file, flush_folder
 
 ARRIVING, LEAVING = ".arriving", ".leaving"
-"""How the hidden names of files and folders end that are moved into or out of their place."""
+"""The suffixes of the hidden names of files and folders that are moved into or out of their place."""
 
 
 @contextmanager
@@ -51,18 +52,19 @@ def place_folder(
     between moving the old publication away and moving the new one into place, the next entry restores the old one
     first.
 
-    Everyone can read the placed files, and parents that are created (0644, folders 0755), whatever the umask is.
+    Everyone can read the placed files and the parents that are created (0644, folders 0755), with any umask.
 
     Args:
         target: the folder of the publication; parents are created as needed. Another entry for a target with the same
             parent waits until this one ends.
-        private: an empty folder that nobody else can write to, where the publication is written. It may be on another
+        private: an empty folder that no other user can write to, where the publication is written. It may be on another
             disk.
         kept_as: given the folder of the present publication, the name under which it is kept as an earlier edition;
-            None if it gives way to another publication of the same edition. It is called before anything is moved, and
-            may raise. An edition that is kept already stays as it is.
-        verify: called with the complete new folder beside the target, where others may have altered it; it may raise.
-        record: called after that, or if the target has the same files, before anything is replaced; it may raise.
+            None if another publication of the same edition replaces it. It is called before all moves, and may raise.
+            An edition that is already kept stays as it is.
+        verify: called with the complete new folder beside the target, where other users may have altered it; it may
+            raise.
+        record: called after `verify`, or if the target has the same files, before the target is replaced; it may raise.
 
     Raises:
         FileExistsError: if the target exists and is not a folder, or has anything but files and folders in it.
@@ -95,8 +97,8 @@ def place_folder(
 def remove(target: Path) -> None:
     """Remove a publication with all its editions, if there is one, and the dataset's folder if it was the last.
 
-    A kill leaves all of the publication or nothing in place. What killed processes left of others beside it is
-    cleaned up too: nobody else would remove what is left of a publication that is no longer made.
+    After a kill, the publication is either whole or gone. Leftovers of killed processes beside it, also of other
+    publications, are removed too, because no later process would remove them for a publication that is no longer made.
 
     Raises:
         FileExistsError: if the folder of the dataset is a link.
@@ -112,20 +114,20 @@ def remove(target: Path) -> None:
             flush_folder(target.parent)
         _discard(_arriving(target))
         with suppress(OSError):
-            # Only an empty folder can be removed so.
+            # `rmdir` removes only an empty folder.
             target.parent.rmdir()
             flush_folder(target.parent.parent)
 
 
 def place_file(target: Path, content: bytes) -> None:
-    """Write a file that everyone can read, all of it or nothing; do nothing if it has this content already."""
+    """Write a file that everyone can read, atomically, unless it has this content already."""
     place_files(target.parent, lambda: {target.name: content})
 
 
 def place_files(folder: Path, make: Callable[[], Mapping[str, bytes]]) -> None:
-    """Write files that everyone can read, as `place_file` does each, with the contents that are made by name.
+    """Write files that everyone can read, each as `place_file` does, with the contents that `make` returns by name.
 
-    Nobody else places anything beside them between the making and the writing.
+    No other process places files beside them between `make` and the writing.
     """
     with _lock(folder, make=True):
         for name, content in make().items():
@@ -134,7 +136,7 @@ def place_files(folder: Path, make: Callable[[], Mapping[str, bytes]]) -> None:
                 continue
             arriving = _arriving(target)
             arriving.unlink(missing_ok=True)
-            # Exclusively: no link that was planted under this name is followed.
+            # The mode is exclusive, so a link planted under this name is not followed.
             with arriving.open("xb") as file:
                 os.fchmod(file.fileno(), 0o644)
                 file.write(content)
@@ -145,7 +147,7 @@ def place_files(folder: Path, make: Callable[[], Mapping[str, bytes]]) -> None:
 
 
 def has_content(path: Path, content: bytes) -> bool:
-    """Whether there is a file, no link, with this content. One of another size is not read, however large it is."""
+    """Whether the path is a file, not a link, with this content. A file of another size is not read, however large."""
     is_plain = path.is_file() and not path.is_symlink()
     return is_plain and path.stat().st_size == len(content) and path.read_bytes() == content
 
@@ -158,9 +160,10 @@ def publications(published: Path) -> list[tuple[str, str]]:
 
 
 def is_moving(path: Path) -> bool:
-    """Whether a process moves what is under this hidden name into or out of its place, or has just done so.
+    """Whether a process is moving the file or folder with this hidden name into or out of its place, or has just done
+    so.
 
-    Such a process holds the folder's lock, so that what a killed one left, or somebody planted, is told apart.
+    Such a process holds the folder's lock, which leftovers of killed processes and planted files lack.
     """
     if path.name[0] != "." or not path.name.endswith((ARRIVING, LEAVING)):
         return False
@@ -177,10 +180,12 @@ def is_moving(path: Path) -> bool:
 def copy_publications(
     published: Path, folder: Path, copy_records: Callable[[str], object] = lambda dataset: None
 ) -> None:
-    """Copy all publications to a folder. Each is complete: nothing is placed in a dataset's folder meanwhile.
+    """Copy all publications to a folder. Each copy is complete, because no process places files in a dataset's folder
+    meanwhile.
 
     Args:
-        copy_records: called for each dataset in that time, to copy what else is written only then.
+        copy_records: called for each dataset during its copy, for further records that are written only under this
+            lock.
 
     Raises:
         FileExistsError: if there is anything but files and folders.
@@ -194,7 +199,7 @@ def copy_publications(
             try:
                 held.enter_context(_lock(path))
             except FileNotFoundError:
-                # Its last publication was withdrawn meanwhile.
+                # The dataset's last publication was withdrawn meanwhile.
                 continue
             for leaving in path.glob(".*.leaving"):
                 _recover(path / leaving.name.removeprefix(".").removesuffix(".leaving"))
@@ -205,7 +210,7 @@ def copy_publications(
 
 
 def bring_publications(folder: Path, published: Path) -> None:
-    """Copy publications from a folder to where there are none.
+    """Copy publications from a folder to a place without publications.
 
     Raises:
         FileExistsError: if the folder has anything but files and folders in it.
@@ -226,9 +231,9 @@ def _leaving(target: Path) -> Path:
 
 @contextmanager
 def _lock(folder: Path, *, make: bool = False) -> Iterator[None]:
-    """Hold the folder's lock. The kernel releases it when the process ends, however it ends.
+    """Hold the folder's lock. The kernel releases the lock when the process ends, for any reason.
 
-    Another process may remove the folder meanwhile, if it becomes empty. With `make`, it is then made again.
+    Another process may remove the folder meanwhile, if it becomes empty. With `make`, the folder is then made again.
     """
     held = False
     while not held:
@@ -249,7 +254,7 @@ def _lock(folder: Path, *, make: bool = False) -> Iterator[None]:
 
 
 def _recover(target: Path) -> None:
-    """Restore the old publication if nothing took its place, and delete all other leftovers."""
+    """Restore the old publication if its place is empty, and delete all other leftovers."""
     arriving, leaving = _arriving(target), _leaving(target)
     if leaving.exists() and not target.exists():
         leaving.rename(target)
@@ -269,7 +274,7 @@ def _make_public(folder: Path) -> None:
 
 
 def _open_files(private: Path) -> None:
-    """Let everyone read the files in a folder that nobody else can write to."""
+    """Let everyone read the files in a folder that no other user can write to."""
     for path in private.rglob("*"):
         if path.is_file():
             path.chmod(0o644)
@@ -305,7 +310,7 @@ def _discard(folder: Path) -> None:
 
 
 def _move(folder: Path, arriving: Path) -> None:
-    """Move a folder to where an empty one is. From another disk, it is copied."""
+    """Move a folder to the place of an empty one. From another disk, it is copied."""
     try:
         folder.rename(arriving)
     except OSError as error:
@@ -316,7 +321,7 @@ def _move(folder: Path, arriving: Path) -> None:
 
 
 def _copy_into(folder: Path, opened: int) -> None:
-    """Copy a private folder's content into an open one, where no link is followed and no file is overwritten."""
+    """Copy a private folder's content into an open one, without following links or overwriting files."""
     for path in folder.iterdir():
         if path.is_dir():
             os.mkdir(path.name, 0o700, dir_fd=opened)
@@ -330,7 +335,7 @@ def _copy_into(folder: Path, opened: int) -> None:
 
 @contextmanager
 def _opened(folder: Path | str, within: int | None = None) -> Iterator[int]:
-    """The descriptor of a folder, which is no link."""
+    """The descriptor of a folder that is not a link."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
     try:
         yield descriptor
@@ -346,7 +351,8 @@ def _replace(arriving: Path, target: Path) -> None:
 
 
 def _keep_editions(target: Path, arriving: Path, kept_as: Callable[[Path], str | None]) -> None:
-    """Link the earlier editions, and the present publication if it becomes one, into the new publication."""
+    """Link the earlier editions into the new publication, and the present publication if it becomes an earlier
+    edition."""
     if not target.exists():
         return
     kept = arriving / EDITIONS
@@ -359,7 +365,7 @@ def _keep_editions(target: Path, arriving: Path, kept_as: Callable[[Path], str |
 
 
 def _carry(source: Path, destination: Path, without: str | None = None) -> None:
-    """Link the files of a folder into a new one, through descriptors, so that no link is followed, however new.
+    """Link the files of a folder into a new one, through descriptors, so that links are not followed, even new ones.
 
     Raises:
         FileExistsError: if there is anything but files and folders.
@@ -410,7 +416,7 @@ def _same(first: Path, second: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files and empty folders of a publication without those of earlier editions."""
+    """The files and empty folders of a publication, except those in earlier editions."""
     found = (path for path in folder.rglob("*") if not path.is_dir() or not any(path.iterdir()))
     names = (path.relative_to(folder) for path in found)
     return sorted(name for name in names if name.parts[0] != EDITIONS)

@@ -25,8 +25,8 @@ def write_px(session: Session, folder: Path, cube: Cube, heading: Heading) -> Pa
     """Write `<name>.px`, and read it back.
 
     Raises:
-        UnfitTableError: if it would list more than `MOST_CELLS` figures.
-        ValueError: if it does not read back as it should.
+        UnfitTableError: if the file would list more than `MOST_CELLS` figures.
+        ValueError: if it does not read back as written.
     """
     sizes = [dimension.used for dimension in cube.dimensions]
     if (figures := prod(sizes) * len(cube.figures)) > MOST_CELLS:
@@ -83,7 +83,7 @@ def _keywords(cube: Cube, heading: Heading) -> Iterator[str]:
             yield _list(f'HIERARCHIES("{name}")', tree)
     units = {figure.column.name: figure.column.unit for figure in cube.figures}
     for figure, name, shown in zip(cube.figures, figures, decimals, strict=True):
-        # It can only show more decimals than all figures have.
+        # This keyword can only show more decimals than the least precise figure has.
         if shown > min(decimals):
             yield f'PRECISION("{contents}","{name}")={shown};\n'
         yield _entry(f'UNITS("{name}")', figure.column.unit or units[figure.column.error_of])
@@ -101,9 +101,11 @@ def _name_codes(dimension: Dimension) -> list[str]:
 
 
 def _list_tree(dimension: Dimension) -> list[str]:
-    """The code at the top, and for each other one its parent's and its own, parents first, as within quotation marks.
+    """The code at the top, and for each other code its parent's code and its own, parents first, as they stand within
+    quotation marks.
 
-    Empty if there are several codes at the top, or a parent has no rows: PxWeb takes one tree of a variable's codes.
+    Empty if there are several codes at the top, or a parent has no rows: PxWeb accepts a single tree of a variable's
+    codes.
     """
     children: dict[str, list[str]] = {}
     for code in dimension.codes:
@@ -120,9 +122,9 @@ def _list_tree(dimension: Dimension) -> list[str]:
 
 
 def _name_values(labels: Sequence[tuple[str, str]]) -> list[str]:
-    """The labels of codes; with the code in parentheses if they would not tell the codes apart, or are too long.
+    """The labels of codes, with the code in parentheses if the labels would not identify the codes, or are too long.
 
-    A long code, such as one in other letters than Latin ones, is replaced by # and its place.
+    A long code, such as a code in non-Latin letters, is replaced by # and its place.
     """
     texts = [_clean(label) for _, label in labels]
     distinct = len({text.casefold() for text in texts}) == len(texts)
@@ -134,12 +136,12 @@ def _name_values(labels: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _clean(text: str) -> str:
-    """A text on one line, with apostrophes for quotation marks, which PX has no place for."""
+    """A text on one line, with apostrophes for quotation marks, which PX cannot represent."""
     return " ".join(show_line(text).replace('"', "'").split())
 
 
 def _entry(keyword: str, text: str) -> str:
-    """A keyword with one text, in pieces of a line each."""
+    """A keyword with one text, split over lines."""
     words, lines = _clean(text).split(" "), [""]
     for word in words:
         for piece in (word[start : start + _LONGEST_LINE] for start in range(0, len(word) or 1, _LONGEST_LINE)):

@@ -1,7 +1,7 @@
-"""The record of a certificate as models: what `certificate.json` contains, and its JSON Schema.
+"""The record of a certificate as models: the content of `certificate.json`, and its JSON Schema.
 
-The descriptions of the fields are those of the schema. `certificate` fills the models in; the parts that a mechanism
-states are in `assets.release.statement`.
+The descriptions of the fields, and the docstrings of the models, appear in the schema. `certificate` fills the models
+in; the parts that a mechanism states are in `assets.release.statement`.
 """
 
 import base64
@@ -80,7 +80,7 @@ class Amount(Part):
         exact, delta = (loss.epsilon, loss.delta) if isinstance(loss, ApproximateLoss) else (loss, None)
         amount: dict[str, Any] = {
             "symbol": loss.symbol,
-            # JSON has no infinite number.
+            # JSON has no infinite numbers.
             "rounded_up": None if isinstance(loss, InfiniteLoss) else float(loss.round_up(places)),
             "exact": str(exact),
             "delta": None if delta is None else Delta.of(delta),
@@ -475,7 +475,7 @@ class Record(Part):
 
 
 def format_recorded(loss: Mapping[str, Any]) -> str:
-    """A loss of a certificate that was read as JSON, as commands print it."""
+    """A loss from a certificate read as JSON, in the form that commands print."""
     if loss["rounded_up"] is None:
         return f"{loss['symbol']} = ∞"
     at = f" at δ = {loss['delta']['value']:g}" if loss["delta"] else ""

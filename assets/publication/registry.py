@@ -1,9 +1,9 @@
 """A certificate as a record of the Privacy Deployments Registry, with the points of NIST SP 800-226.
 
-The models have the fields, the required ones and the permitted words of the registry's schema
+The models have the fields, required fields and permitted words of the registry's schema
 (`schemas/deployments-schema.yaml` of https://github.com/opendp/deployments-registry-data, as of 2026, which states no
-license); its texts are not repeated here. What a certificate does not know, such as the intended use, is a placeholder,
-which the registry would take for a text: a person replaces it before the record is sent.
+license); its texts are not repeated here. Facts that a certificate lacks, such as the intended use, are placeholders.
+The registry would take them for texts, so a person replaces them before sending the record.
 """
 
 import re
@@ -24,7 +24,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class RegistryError(RefusedError):
-    """A publication that is no deployment of differential privacy."""
+    """The publication is not a deployment of differential privacy."""
 
 
 class _Part(BaseModel):
@@ -265,7 +265,7 @@ def to_yaml(record: RegistryRecord) -> str:
 
 
 def list_placeholders(record: RegistryRecord) -> list[str]:
-    """What a person has to fill in, each with the field where it stands."""
+    """The placeholders that a person has to fill in, each with its field."""
 
     def walk(value: Any, path: str) -> Iterator[str]:
         if isinstance(value, Mapping):
@@ -316,7 +316,7 @@ def _variant(loss: Mapping[str, Any]) -> str:
 
 
 def _parameters(loss: Mapping[str, Any]) -> dict[str, float]:
-    """The parameters as numbers, none below the exact one."""
+    """The parameters as numbers, none below the exact value."""
     name = "rho" if loss["symbol"] == "ρ" else "epsilon"
     if not loss["delta"]:
         return {name: loss["rounded_up"]}

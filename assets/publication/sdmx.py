@@ -1,11 +1,12 @@
 """A cube in SDMX: its structures and its cells in SDMX-ML 3.1, and its cells in SDMX-CSV 2.1.
 
-The figures are measures, and their errors are attributes that are related to them. Each cell has an observation status
-(estimated value or normal value, missing, suppressed) and a confidentiality status: free, or not for publication where
-it is suppressed.
+The figures are measures, and their errors are attributes related to the measures. Each cell has an observation status
+(estimated value or normal value, missing, suppressed) and a confidentiality status: free, or not for publication if the
+cell is suppressed.
 
-`pysdmx` validates the structures against the schema, and reads them back. Its own writers are not used: they know no
-parents of codes, hold all cells in memory, drop zeros at the end of decimals, and write apostrophes as quotation marks.
+`pysdmx` validates the structures against the schema, and reads them back. Its own writers are not used: they do not
+support parents of codes, hold all cells in memory, drop zeros at the end of decimals, and write apostrophes as
+quotation marks.
 """
 
 import csv
@@ -35,7 +36,7 @@ _STATUSES = {
         {"F": "Free (free for publication)", "N": "Not for publication, restricted for internal use only"},
     ),
 }
-"""The code lists of SDMX by concept: title, version, and the codes that can occur."""
+"""The code lists of SDMX by concept: title, version, and the codes that may occur."""
 
 _TYPES = {"integer": "Long", "decimal": "Decimal", "boolean": "Boolean", "date": "GregorianDay", "string": "String"}
 
@@ -59,9 +60,9 @@ _DATA_END = "</mes:DataSet>\n</mes:StructureSpecificData>\n"
 def write_sdmx(session: Session, folder: Path, cube: Cube, heading: Heading) -> list[Path]:
     """Write `<name>.structure.xml`, `<name>.sdmx.csv` and `<name>.sdmx.xml`, and read them back.
 
-    Raises ValueError if a file does not read back as it should.
+    Raises ValueError if a file does not read back as written.
     """
-    # An agency has one structure of a name and version, whatever its release is.
+    # The name and version of a structure are unique for an agency, across all its releases.
     name, version = f"{heading.release.schema}__{cube.table.name}".upper(), f"{heading.edition}.{heading.revision}.0"
     paths = [folder / f"{cube.table.name}.{end}" for end in ("structure.xml", "sdmx.csv", "sdmx.xml")]
     structure, as_csv, as_xml = paths
@@ -119,7 +120,7 @@ def _words(*columns: PublishedColumn) -> str:
 
 
 def _legal(text: str) -> str:
-    """A text with � for each character that XML has no place for."""
+    """A text with � for each character that XML cannot represent."""
     return text if text.isprintable() else "".join(letter if _is_legal(letter) else "�" for letter in text)
 
 
@@ -140,12 +141,12 @@ def _read_xml(path: Path, ids: list[str]) -> Iterator[tuple[str | None, ...]]:
             data_set = element
         elif event == "end" and data_set is not None:
             yield tuple(map(element.get, ids))
-            # It would keep all cells.
+            # Otherwise the element would keep all cells.
             data_set.clear()
 
 
 def _require_structures(path: Path, cube: Cube, name: str) -> None:
-    """Raise ValueError unless the structures fit their schema and have all codes with their labels."""
+    """Raise ValueError unless the structures satisfy their schema and have all codes with their labels."""
     from pysdmx.errors import Invalid
     from pysdmx.io import read_sdmx
 

@@ -1,4 +1,4 @@
-"""The tables of a publication as its readers have them: by name, from the Parquet files in its folder."""
+"""The tables of a publication as readers see them: by name, from the Parquet files in its folder."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ class PublishedTables:
 
     @classmethod
     def of(cls, signed: SignedFolder) -> "PublishedTables":
-        """What was signed, even if somebody exchanges files meanwhile."""
+        """The tables as signed, even if files are replaced meanwhile."""
         return cls(signed.folder, signed)
 
     def __contains__(self, name: str) -> bool:
@@ -32,12 +32,12 @@ class PublishedTables:
         return file in self.signed.digests if self.signed else (self.folder / file).exists()
 
     def read(self, name: str, **options: Any) -> pa.Table:
-        """A table, with options of `pyarrow.parquet.read_table`. Raises VerificationError if its file is not as it was
-        signed; unverified, OSError and ArrowException if it cannot be read."""
+        """A table, with options of `pyarrow.parquet.read_table`. Raises VerificationError if its file is not as signed;
+        without verification, OSError and ArrowException if the file cannot be read."""
         file = f"{name}.parquet"
         if not self.signed:
             return pq.read_table(self.folder / file, **options)
-        # Some are read for one query after the other, and verified once.
+        # Some files are read again for each query, but verified only once.
         if file not in self._read:
             self._read[file] = self.signed.read(file)
         return pq.read_table(pa.BufferReader(self._read[file]), **options)

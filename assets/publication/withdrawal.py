@@ -1,7 +1,7 @@
-"""The withdrawal of a release or a dataset: what was made of the records is removed, and the ledger remembers.
+"""The withdrawal of a release or a dataset: its tables, publications and ephemeral keys are removed.
 
-The ledger's entries come first. From then on, no draw of what is withdrawn is made or published again. If the process
-is killed later, the same withdrawal completes what is left.
+The ledger's entries come first. From then on, no withdrawn draw is made or published again. If the process is killed
+later, repeating the withdrawal completes it.
 """
 
 import contextlib
@@ -23,19 +23,19 @@ _ZONES = (Zone.CONFIDENTIAL, Zone.PUBLIC)
 
 
 class WithdrawalError(Exception):
-    """Nothing can be withdrawn as asked. Nothing was removed."""
+    """The withdrawal is impossible as requested. All data are unchanged."""
 
 
 @dataclass(frozen=True)
 class Withdrawal:
-    """What a withdrawal recorded and removed.
+    """The entries and removals of a withdrawal.
 
     Attributes:
         entries: the ledger's withdrawals, one for each draw.
         schemas: the removed schemas, with their zones.
         folders: the removed folders of publications.
-        within: the releases that stay published, though their certificates name one that was withdrawn as what they
-            lie within.
+        within: the releases that stay published, though they were made within the counts of a withdrawn release, as
+            their certificates state.
     """
 
     entries: tuple[Entry, ...]
@@ -60,16 +60,16 @@ class Withdrawal:
 def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None, by: str) -> Withdrawal:
     """Withdraw a release, or a dataset with all its releases, whether or not they are still declared.
 
-    Removed are the tables in both zones, whose databases are rewritten so that nothing is left in them, the
-    publications with all editions, and ephemeral keys. The ledger keeps its entries and gets one for each draw.
+    This removes the tables in both zones, the publications with all editions, and ephemeral keys. The databases are
+    rewritten so that no remains stay in them. The ledger keeps its entries and gets one for each draw.
 
     Args:
         release: the name of the release, or None for the whole dataset.
-        by: who withdraws it.
+        by: the person who withdraws it.
 
     Raises:
-        WithdrawalError: if nothing is known under that name, nobody is named in one plain line, or only earlier
-            editions of another publication rest on the release.
+        WithdrawalError: if no data exist under this name, `by` does not name a person in one plain line, or only
+            earlier editions of another publication rest on the release.
         LedgerError: if the ledger is not intact.
     """
     name = f"{dataset}/{release}" if release else dataset
@@ -89,13 +89,14 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     if not charged and not folders and not any(_schemas_of(ledger, zone, dataset, release) for zone in zones):
         raise WithdrawalError(f"there is no data of {name}: no charge, no table and no publication")
     entries = ledger.withdraw(dataset, release, by.strip())
-    # A run may be publishing for the first time. Removing waits for it, and it starts no more once the ledger says so.
+    # A run may be publishing for the first time. The removal waits for it. Later runs find the ledger's entries and
+    # stop.
     own = folders if release is None else [published / dataset / release]
     for folder in sorted({*own, *(published / entry.dataset / entry.release for entry in entries)}):
         ledger.custody.forget_editions(dataset, folder.name)
         remove(folder)
-    # Retabulations go with the release that they rest on, also if one was published for the first time until then.
-    # Their folders are the last to go, because they show the next withdrawal whose tables are left.
+    # Retabulations go with the release that they rest on, even if one was first published just now. Their folders go
+    # last, because they show the next withdrawal which tables remain.
     last = _find_folders(published / dataset, release, ledger.custody)
     folders = sorted({*folders, *last})
     names = [None] if release is None else sorted({release, *(folder.name for folder in folders)})
@@ -106,8 +107,8 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
                 for table in session.tables(zone, schema):
                     session.drop(Table(zone, schema, table))
         warehouse.compact(zone)
-        # Until nothing is left of their tables, the schemas show the next withdrawal what to complete. A run that
-        # nobody ended may have written to them meanwhile.
+        # While tables remain, their schemas show the next withdrawal what to complete. A run that was not ended may
+        # have written to them meanwhile.
         with warehouse.session(writes=zone) as session:
             for schema in schemas[zone]:
                 if not session.tables(zone, schema):
@@ -116,7 +117,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         ledger.custody.forget_editions(dataset, folder.name)
         remove(folder)
     if published.is_dir():
-        # Everything is gone by now, with or without its line in the list.
+        # The data are already gone, even if the catalog cannot be written.
         with contextlib.suppress(OSError):
             write_listing(published)
     removed = tuple(f"{zone.value}.{schema}" for zone in zones for schema in schemas[zone])
@@ -126,7 +127,8 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
 
 
 def _schemas_of(ledger: Ledger, zone: Zone, dataset: str, release: str | None) -> list[str]:
-    """The schemas of a release, or of a dataset and all its releases. No dataset's name contains two underscores."""
+    """The schemas of a release, or of a dataset and all its releases. Names of datasets never contain two underscores
+    in a row."""
     with ledger.warehouse.session(reads=[zone]) as session:
         schemas = session.schemas(zone)
     if release is not None:
@@ -135,8 +137,9 @@ def _schemas_of(ledger: Ledger, zone: Zone, dataset: str, release: str | None) -
 
 
 def _find_folders(folder: Path, release: str | None, custody: Custody) -> list[Path]:
-    """The publications of a dataset, or of one release with its retabulations, whose signed certificates say so. Raises
-    OSError if the folder is there and cannot be read, and WithdrawalError if it is a link, which nothing follows."""
+    """The publications of a dataset, or of one release and the retabulations that rest on it by their signed
+    certificates. Raises OSError if the folder exists and cannot be read, and WithdrawalError if it is a link, because
+    links are not followed."""
     if folder.is_symlink():
         raise WithdrawalError(f"nothing is withdrawn: {folder} is a link; put the folder itself there, or remove it")
     if not folder.is_dir():
@@ -146,7 +149,7 @@ def _find_folders(folder: Path, release: str | None, custody: Custody) -> list[P
 
 
 def _is_made_within(folder: Path, release: str, custody: Custody) -> bool:
-    """Whether a signed certificate names a release, before its title, as what the publication was made within."""
+    """Whether a signed certificate names a release, before its title, within whose counts the publication was made."""
     own = signed_identity(folder, public_key(custody))
     values = own.parameters.values() if own else ()
     return any(isinstance(value, str) and value.startswith(f"{release}: ") for value in values)
@@ -154,7 +157,7 @@ def _is_made_within(folder: Path, release: str, custody: Custody) -> bool:
 
 def _rests_on(folder: Path, release: str, custody: Custody) -> bool:
     """Whether any edition in the folder of a publication rests on a release. Raises WithdrawalError if only earlier
-    ones do, as with earlier versions of Stirred: a person must say that the current one may go too."""
+    editions do, as with earlier versions of Stirred: a person must confirm that the current one may go too."""
     own = (folder.parent.name, folder.name)
     editions = [signed_identity(path, public_key(custody)) for path in (folder, *earlier_editions(folder))]
     current, *earlier = [each if each and (each.dataset, each.release) == own else None for each in editions]

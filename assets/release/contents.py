@@ -76,8 +76,9 @@ def hash_files(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str,
 
 
 def hash_source(dataset: DatasetDeclaration, code_version: str, files: Mapping[str, str], key: bytes) -> str:
-    """The keyed version of all inputs of a CEF: its source files, by name, and the declaration. The paths of the files
-    do not matter, except whether they are given.
+    """The keyed version of all inputs of a CEF: its source files, by name, and the declaration.
+
+    The paths of the files do not matter, except whether they are given.
     """
     parts = {
         "code": code_version,

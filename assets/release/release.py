@@ -111,8 +111,9 @@ _Url = Annotated[str, StringConstraints(max_length=1000, pattern=r"^https?://[^\
 
 
 class Publisher(Declaration):
-    """The publisher of a deployment's releases, for certificates and data dictionaries only. Certificates show each
-    missing field as not declared.
+    """The publisher of a deployment's releases, for certificates and data dictionaries only.
+
+    Certificates show each missing field as not declared.
     """
 
     declares = "publisher"

@@ -298,8 +298,9 @@ def _find_alterations(folder: Path, key: Ed25519PublicKey, besides: Collection[s
 
 
 def signed_identity(folder: Path, key: Ed25519PublicKey) -> Identity | None:
-    """The identity of a folder according to its signed certificate; None without one. The other files are not read:
-    `altered_files` checks them.
+    """The identity of a folder according to its signed certificate; None without one.
+
+    The other files are not read: `altered_files` checks them.
     """
     try:
         return SignedFolder.open(folder, key).identity()

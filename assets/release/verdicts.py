@@ -1,7 +1,9 @@
-"""Kept verdicts of gates: a gate that passed is evaluated again only if its inputs have changed. The result of a gate
-depends on the tables that it read, the code, and the declaration of the release. The verdict is an HMAC of all of them
-under the custody, so that forging one for other contents takes the key. A damaged or missing record only costs time.
-The custody has a file of verdicts for each release, and for each part of a release with a run of its own.
+"""Kept verdicts of gates: a gate that passed is evaluated again only if its inputs have changed.
+
+The result of a gate depends on the tables that it read, the code, and the declaration of the release. The verdict is an
+HMAC of all of them under the custody, so that forging one for other contents takes the key. A damaged or missing record
+only costs time. The custody has a file of verdicts for each release, and for each part of a release with a run of its
+own.
 """
 
 import hmac
@@ -44,8 +46,9 @@ _WRITTEN = frozenset({bytes, float, Decimal, Fraction, date, datetime, timedelta
 
 
 class Verdicts:
-    """The kept verdicts of a release, by name, each with the reads of its gate. No verdicts are kept if `code` is None
-    or the file cannot be written.
+    """The kept verdicts of a release, by name, each with the reads of its gate.
+
+    No verdicts are kept if `code` is None or the file cannot be written.
     """
 
     def __init__(
