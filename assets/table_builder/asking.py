@@ -31,7 +31,7 @@ ESTIMATED = pa.decimal128(24, PLACES)
 _WHOLE = pa.decimal128(24, 0)
 _MOST_STEPS = 2**50
 _LISTED = 12
-"""The most categories that a message lists."""
+"""The most categories listed in a message."""
 
 Where = Mapping[str, Sequence[Any]]
 
@@ -42,12 +42,12 @@ class Publication:
 
     Attributes:
         quantity: the content of the cells, in words.
-        numbers: by table, what sub-tables are added up from, in ten-thousandths, int64: the noisy cells; if the tables
-            are fitted, only the fitted inner table.
-        possible: the cells of the inner table that are no structural zeros.
-        missing: by table, the cells that are not published, if there are any.
-        larger_places: by larger place that can be asked too, the variable that lies in it, and for each category of the
-            variable the number of the larger place.
+        numbers: by table, the addends of sub-tables, in ten-thousandths, int64: the noisy cells; if the tables are
+            fitted, only the fitted inner table.
+        possible: a mask of the inner table's cells that are not structural zeros; None if all are possible.
+        missing: by table with unpublished cells, a mask of these cells.
+        larger_places: by larger place that questions may name, the variable that lies in it, and the number of the
+            larger place of each category of the variable.
     """
 
     design: Hypercube
@@ -60,8 +60,8 @@ class Publication:
     larger_places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
 
     def questions(self, by: Sequence[str], where: Where) -> "list[Part]":
-        """The questions for a table by some variables, in which only some categories of variables count: one, or one
-        for each of the larger places, or combination of them, in `by`."""
+        """The questions for a table by some variables that counts only some categories: one question, or one for each
+        larger place, or combination of larger places, in `by`."""
         if isinstance(by, str) or any(isinstance(values, str) for values in where.values()):
             raise QuestionError("variables and categories are given as lists")
         if unknown := [name for name in by if name not in self.categories]:
@@ -92,7 +92,7 @@ class Publication:
         """The table by some variables, or a single number by none, with the columns `estimate`, `standard_error`,
         `lower` and `upper`. `where` has, by variable, the categories that count; of other variables, all do.
 
-        Raises QuestionError as `question`, and if a cell that is not published would be needed.
+        Raises QuestionError as `questions` does, and if the answer needs an unpublished cell.
         """
         parts = self.questions(by, where)
         return self.tabulate(by, parts, [self.figures(self.answer(part.question), part.rows) for part in parts])
@@ -100,8 +100,8 @@ class Publication:
     def means(self, per: "Publication", by: Sequence[str], where: Where) -> pa.Table:
         """The means by some variables: sums of this hypercube divided by the counts or weights of another one.
 
-        Raises QuestionError as `ask`; if both have the same noise, are of different records or categories, or have
-        other structural zeros; if the bounds of a record do not bound the mean; if a p-table changes a mean.
+        Raises QuestionError as `ask` does; if both hypercubes have the same noise, count different records, or differ
+        in categories or structural zeros; if the bounds of a record do not bound the mean; if a p-table changes a mean.
         """
         fewest = 1 if per.quantity.startswith(NUMBER) else per.design.least
         if fewest < 1:
@@ -140,16 +140,16 @@ class Publication:
     def tabulate(
         self, by: Sequence[str], parts: "Sequence[Part]", figures: Sequence[Mapping[str, pa.Array]], lines: int = 1
     ) -> pa.Table:
-        """The table with the figures of each part, so many lines for each of its rows."""
+        """The table with the figures of each part, with `lines` lines for each of its rows."""
         numbers = {name: np.repeat(np.concatenate([part.numbers(name) for part in parts]), lines) for name in by}
         categories = {name: self.categories[name].take(pa.array(places)) for name, places in numbers.items()}
         answered = pa.concat_tables([pa.table(dict(columns)) for columns in figures])
         rows = pa.table(categories | dict(zip(answered.column_names, answered.columns, strict=True)))
-        # Parts are in the order of larger places, which need not come first.
+        # Parts are in the order of larger places, which may come after other variables in `by`.
         return rows.take(np.lexsort([numbers[name] for name in reversed(by)])) if len(parts) > 1 else rows
 
     def answer(self, question: Question) -> Answer:
-        """The answer to a question. Raises QuestionError if a cell that is not published would be needed."""
+        """The answer to a question. Raises QuestionError if it needs an unpublished cell."""
         if (missing := self.missing.get(question.source)) is not None:
             needed = question.sums({question.source: missing.astype(np.int64)})
             if cells := int(np.count_nonzero(needed)):
@@ -159,8 +159,8 @@ class Publication:
     def figures(self, answer: Answer, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
         """The estimates of some cells of an answer with their errors, in records or in the unit of the amount.
 
-        A negative estimate of what cannot be negative is given as 0, unless the tables are fitted: those add up,
-        because estimates are sums of whole ten-thousandths.
+        A negative estimate of a nonnegative quantity becomes 0, unless the tables are fitted: fitted tables add up,
+        because their estimates are sums of whole ten-thousandths.
         """
         estimates = answer.question.sums(self.numbers)
         if self.design.least >= 0 and self.design.margins is not Margins.FITTED:
@@ -175,7 +175,7 @@ class Publication:
         return self.quantity.rpartition(" of ")[2]
 
     def _has_numbers_of(self, other: "Publication") -> bool:
-        """Whether both are one draw: two draws with noise of their own do not have the same numbers throughout."""
+        """Whether both are the same draw: two draws with separate noise do not have all numbers in common."""
         return self.quantity == other.quantity and all(
             table in other.numbers and np.array_equal(numbers, other.numbers[table])
             for table, numbers in self.numbers.items()
@@ -200,14 +200,14 @@ class Publication:
 
 @dataclass(frozen=True)
 class Part:
-    """A question whose answer is a part of a table: of one of the larger places, by their numbers, if there are any."""
+    """A question whose answer is a part of a table. `places` has the number of each larger place in `by`."""
 
     places: Mapping[str, int]
     question: Question
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """The cells of the answer that are no structural zeros."""
+        """The cells of the answer that are not structural zeros."""
         return np.flatnonzero(self.question.cells.ravel())
 
     def numbers(self, name: str) -> NDArray[np.int64]:
@@ -219,11 +219,12 @@ class Part:
 
 
 NO_VALUE = "null"
-"""The word for records without a value where categories are listed."""
+"""The word for records without a value in lists of categories."""
 
 
 def write_category(category: Any) -> str:
-    """A category as `stirred table` takes it: in quotes if it could be read as another one, or as several."""
+    """A category as an argument of `stirred table`: in quotes if it could be read as another category, or as
+    several."""
     if category is None:
         return NO_VALUE
     text = str(category)
@@ -245,10 +246,10 @@ def as_decimals(parts: NDArray[np.int64]) -> pa.Array:
 def as_parts(numbers: pa.ChunkedArray, step: int | None = None) -> NDArray[np.int64]:
     """Whole numbers or decimals with four places as ten-thousandths; 0 for null.
 
-    A double stands for the nearest multiple of a step, in ten-thousandths: which one is certain up to `_MOST_STEPS`.
-    Without a step, it stands for the nearest ten-thousandth.
+    A double represents the nearest multiple of a step, in ten-thousandths, which is unambiguous up to `_MOST_STEPS`.
+    Without a step, it represents the nearest ten-thousandth.
 
-    Raises QuestionError if a double is beyond.
+    Raises QuestionError if a double is beyond this limit.
     """
     if pa.types.is_floating(numbers.type):
         steps = np.rint(numbers.fill_null(0).to_numpy() * PARTS_OF_ONE / (step or 1))
@@ -271,7 +272,7 @@ def parts_of_step(grid: Fraction) -> int:
 def fitted_numbers(
     design: Hypercube, measured: Mapping[Table, NDArray[np.int64]], possible: NDArray[np.bool_] | None, grid: Fraction
 ) -> dict[Table, NDArray[Any]]:
-    """What sub-tables are added up from, in ten-thousandths: the noisy cells, or the fitted inner table."""
+    """The addends of sub-tables, in ten-thousandths: the noisy cells, or the fitted inner table."""
     if design.margins is not Margins.FITTED:
         return {table: cells * parts_of_step(grid) for table, cells in measured.items()}
     inner = Fit(design, possible).inner(measured)
@@ -279,7 +280,7 @@ def fitted_numbers(
 
 
 def read_labels(files: PublishedTables) -> dict[str, dict[str, str]]:
-    """By variable of a published hypercube, its categories as text with their labels, for those that have one."""
+    """By variable of a published hypercube, its labeled categories as text, with their labels."""
     labels: dict[str, dict[str, str]] = {}
     for row in files.read(CATEGORIES).to_pylist():
         if row["label"] and row["category"] is not None:
@@ -291,14 +292,14 @@ def read_labels(files: PublishedTables) -> dict[str, dict[str, str]]:
 
 
 def _read_larger_places(files: PublishedTables) -> list[dict[str, Any]]:
-    """The rows of the table of larger places, in the order of their numbers; none if there is no such table."""
+    """The rows of the table of larger places, in the order of their numbers; empty if there is no such table."""
     rows = files.read(LARGER_PLACES).to_pylist() if LARGER_PLACES in files else []
     return sorted(rows, key=lambda row: (row["place_number"], row["number"]))
 
 
 def read_publication(files: PublishedTables) -> Publication:
-    """A publication from its tables. Raises QuestionError if they are none of a hypercube, or as `as_parts`, and
-    VerificationError."""
+    """A publication from its tables. Raises QuestionError if they are not the tables of a hypercube, or as `as_parts`
+    does, and VerificationError."""
     other = QuestionError(
         f"{files.folder}: this is not a publication of a hypercube: its tables are its files; for sums of places of "
         "redistricting data, use --places"
@@ -341,8 +342,8 @@ def _design(tables: list[dict[str, Any]], categories: Mapping[str, Sequence[str]
 def read_categories(
     files: PublishedTables,
 ) -> tuple[dict[str, list[str]], dict[str, tuple[str, list[int]]], dict[str, pa.Array]]:
-    """By variable its categories, in order and as text; by larger place the variable that lies in it and where each
-    category does; and the larger places themselves."""
+    """By variable its categories, in order and as text; by larger place the variable that lies in it and the larger
+    place's number for each category; and by larger place its categories."""
     texts: dict[str, list[str]] = {}
     categories = files.read(CATEGORIES)
     for row in categories.sort_by([("variable", "ascending"), ("number", "ascending")]).to_pylist():
@@ -367,7 +368,7 @@ def _read(files: PublishedTables) -> Publication:
     numbers: dict[Table, NDArray[Any]] = {}
     missing: dict[Table, NDArray[np.bool_]] = {}
     possible = np.zeros(design.cells(design.inner), dtype=np.bool_)
-    # As text, so that categories all of whose cells are structural zeros have their names too.
+    # From text, because categories whose cells are all structural zeros have no row in the hypercube.
     typed = {name: pa.array(values, pa.string()).cast(rows.schema.field(name).type) for name, values in texts.items()}
     for table in (design.inner,) if fitted else design.tables:
         part = rows.filter(pc.equal(rows["table_name"], BETWEEN.join(table)))
@@ -385,10 +386,10 @@ def _read(files: PublishedTables) -> Publication:
 
 
 def least_variance(published: Mapping[str, Publication], by: Sequence[str], where: Where) -> str:
-    """The name of the hypercube that answers with the least variance; of equal ones, the first by name.
+    """The name of the hypercube that answers with the least variance; among equals, the first by name.
 
-    Raises QuestionError as `Publication.ask` for the last hypercube if none can answer, and if several can that have
-    different quantities.
+    Raises QuestionError as `Publication.ask` does for the last hypercube if none can answer, and if hypercubes with
+    different quantities can answer.
     """
     variances: dict[str, float] = {}
     refusal = QuestionError("there is no hypercube")
@@ -409,14 +410,14 @@ def least_variance(published: Mapping[str, Publication], by: Sequence[str], wher
 def answer(
     published: Sequence[Mapping[str, PublishedTables]], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
 ) -> tuple[list[str], pa.Table]:
-    """The names of the hypercubes that answer, and their answer: sums, or means of one by the other.
+    """The names of the hypercubes that answer, and their answer: sums, or means of one per the other.
 
-    The tables of the hypercubes that may answer are given by name, in a second mapping for means. `Publication.ask`
-    explains `by` and `where`. Raises QuestionError if none can answer.
+    `published` has the tables of the hypercubes that may answer, by name; for means, a second mapping has the divisors.
+    `Publication.ask` explains `by` and `where`. Raises QuestionError if none can answer.
     """
     answering = []
     for by_name in published:
-        # Those of quantiles and moments have no cells to add up.
+        # Releases of quantiles and moments have no cells to add up.
         of_cells = {name: files for name, files in by_name.items() if HYPERCUBE in files}
         read = {name: read_publication(files) for name, files in (of_cells or by_name).items()}
         name = least_variance(read, by, where)

@@ -1,8 +1,8 @@
-"""The cells of a hypercube: exact ones, which are one aggregation of the records, and those perturbed by a p-table.
+"""The cells of a hypercube: exact cells, which are one aggregation of the records, and cells perturbed by a p-table.
 
 All measured tables are added up from the inner table. A p-table draws every table from its own stream under query
-consistency. Under cell consistency the result follows from the keys of the cell's records, which the draw's key gives
-them (`mechanisms.table_builder.keys`) or the data bring along.
+consistency. Under cell consistency the result follows from the keys of the cell's records, which are derived from the
+draw's key (`mechanisms.table_builder.keys`) or given in the data.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,11 +39,11 @@ _LARGEST = 2**63
 """Published numbers are stored in ten-thousandths, as 64-bit integers."""
 
 _DEVIATIONS = 50
-"""How many standard deviations of noise are provided for; more have a probability below 10^-30."""
+"""The number of standard deviations of noise for which sums have room; more have a probability below 10^-30."""
 
 
 class CountsError(RefusedError, ValueError):
-    """Records outside the domains or in structural zeros, or sums that the published tables could not hold. The message
+    """Records outside the domains or in structural zeros, or sums too large for the published tables. The message
     contains no sum."""
 
 
@@ -99,7 +99,7 @@ def add_up_cells(session: Session, release: HypercubeRelease, amount: Amount | N
 
 
 def read_cells(session: Session, release: HypercubeRelease, statement: str, **names: Any) -> pa.Table:
-    """What a statement finds in the inner cells that occur. Raises CountsError for values outside the domains."""
+    """The result of a statement for the inner cells that occur. Raises CountsError for values outside the domains."""
     occupied = session.arrow(statement, **names)
     if outside := occupied["cell"].null_count:
         raise CountsError(f"{release.schema}: {outside:,} combinations of values are outside the domains")
@@ -109,8 +109,8 @@ def read_cells(session: Session, release: HypercubeRelease, statement: str, **na
 def describe_records(
     session: Session, release: HypercubeRelease, amount: Amount | None, further: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The parameters of the statements on records: the records, their columns and the variables' domains. Further
-    columns are read besides the variables and the amount."""
+    """The parameters of the statements on records: the records, their columns and the variables' domains. The
+    statements also read the columns in `further`."""
     dataset, step, domains = release.dataset, 1, []
     for place, (name, values) in reversed(list(enumerate(categories(release)))):
         steps = pa.table({"category": values, "step": np.arange(len(values)) * step})
@@ -155,15 +155,15 @@ def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator
 
 
 def add_up_given_keys(session: Session, release: HypercubeRelease, column: str) -> np.ndarray:
-    """The sums of the keys that the data bring along, in the inner table's shape."""
+    """The sums of the keys given in the data, in the inner table's shape."""
     return add_up_cells(session, release, Amount(column, Grid(Fraction(1), Fraction(0), Fraction(LARGEST_STEPS))))
 
 
 def derive_keys(session: Session, record: str, key: bytes, names: Mapping[str, Any]) -> pa.Table:
     """The key of every record, with the number of its inner cell: the columns `cell`, `key_upper` and `key_lower`.
 
-    A column identifies the records, which are told as by `describe_records`: it is different for all of them and never
-    null. The key of the draw, of 32 bytes, is secret.
+    `record` is the column that identifies the records, unique and never null; `names` come from `describe_records`.
+    `key` is the draw's secret key of 32 bytes.
     """
     whole = session.columns(names["records"]).get(record) in _WHOLE
     records = session.arrow("table_builder/identifiers", **{**names, "record": record, "whole": whole})
@@ -186,7 +186,7 @@ def _stack_halves(rows: pa.Table, name: str) -> Words:
 
 def _add_up_margins(design: Hypercube, inner: Words) -> Mapping[Table, Words]:
     """By measured table, the keys of its cells: sums modulo 2^128 of the keys of inner cells, shape (cells, 2)."""
-    # Sums of 32-bit parts do not overflow; what each carries is added to the next.
+    # Sums of 32-bit parts do not overflow; the carry of each is added to the next.
     parts = [(inner[:, half] >> np.uint64(shift)) & _PART for half in (1, 0) for shift in (0, 32)]
     shape = design.shape(design.inner)
     by_table: dict[Table, Words] = {}
@@ -205,7 +205,7 @@ def unlikely_results(design: Hypercube, pairs: Iterable[tuple[Batch, Batch]]) ->
     """Results that do not fit the p-table: impossible ones, and rows that fail a chi-square test.
 
     The pairs are exact cells with their results, the inner table first. Under cell consistency, cells with the same
-    records have the same result. Only the inner cells with records are independent, so only they are in the test.
+    records have the same result. Only the inner cells with records are independent, so the test uses only these.
     """
     p_table = design.p_table
     assert p_table is not None

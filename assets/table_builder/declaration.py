@@ -67,18 +67,18 @@ FORMS: Mapping[str, Callable[[str], PTable]] = {"sdctools": read_sdctools, "ons"
 """The export of sdcTools' `ptable`, and the CSV of the Office for National Statistics."""
 
 LARGEST_FILE = 1 << 28
-"""The greatest size of a file in bytes: a hundred times as much as the p-table that ONS publishes."""
+"""The greatest size of a file in bytes: a hundred times the size of the p-table that ONS publishes."""
 
 UNITS, PERSONS = "units", "persons"
 
 
 class PTableFileError(RefusedError):
-    """The file of a p-table is missing, cannot be read, or holds none."""
+    """The file of a p-table is missing, cannot be read, or contains no p-table."""
 
 
 @dataclass(frozen=True)
 class Amount:
-    """A weight or a magnitude, of which a hypercube has sums instead of counts: a column and its grid with bounds."""
+    """A weight or a magnitude that a hypercube sums instead of counting records: a column and its grid with bounds."""
 
     column: str
     grid: Grid
@@ -89,7 +89,7 @@ Categories = dict[str, Annotated[list[int | str | bool | None], Field(min_length
 
 
 class AmountDeclaration(Part):
-    """What is added up: a weight or a magnitude, rounded to multiples of a grid, within bounds."""
+    """The amount to add up: a weight or a magnitude, rounded to multiples of a grid, within bounds."""
 
     column: str = Field(description="The column of the records; an empty value counts as 0.")
     grid: Positive = Field(
@@ -104,7 +104,7 @@ class AmountDeclaration(Part):
     def amount(self, columns: Mapping[str, Column]) -> Amount:
         """The amount. Raises ValueError if it does not fit the columns of the records or the grid."""
         with name_error("column"):
-            # A code for no value adds nothing if it is 0.
+            # A code for no value does not change the sum if it is 0.
             require_amounts(self.column, columns, besides=0)
         grid = Grid(self.grid, self.least, self.most)
         if columns[self.column].nullable and not grid.least <= 0 <= grid.most:
@@ -115,7 +115,7 @@ class AmountDeclaration(Part):
 
 
 def require_amounts(name: str, columns: Mapping[str, Column], besides: object = None) -> None:
-    """Raise ValueError unless a column has numbers, none of which is a code for no value by its label."""
+    """Raise ValueError unless a column has numbers, without a number whose label marks it as a code for no value."""
     if name not in columns:
         raise ValueError(f"there is no column {name}; there are {', '.join(columns)}")
     if columns[name].type not in (ColumnType.INTEGER, ColumnType.DECIMAL):
@@ -213,7 +213,7 @@ Bounds = Annotated[
 
 
 class StatisticAttributes(Part):
-    """What quantiles and moments of the cells of a hypercube have in common: a draw, with a budget of its own."""
+    """The common fields of quantiles and moments of a hypercube's cells, which are drawn with a budget of their own."""
 
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
         None,
@@ -309,7 +309,7 @@ class QuantilesAttributes(StatisticAttributes):
 
 
 def write_share(quantile: Fraction) -> str:
-    """A quantile as tables have it."""
+    """A quantile as it is written in tables."""
     return f"{float(quantile):g}"
 
 
@@ -482,20 +482,21 @@ class HypercubeAttributes(Part):
 
     @property
     def statistics(self) -> dict[str, QuantilesAttributes | MomentsAttributes]:
-        """By what errors call it, what is declared besides the cells."""
+        """The declared quantiles and moments, by their names in errors."""
         found: dict[str, QuantilesAttributes | MomentsAttributes] = {
             f"quantiles: {name}": quantiles for name, quantiles in self.quantiles.items()
         }
         return found | ({"moments": self.moments} if self.moments else {})
 
     def release_name(self, statistic: str) -> str:
-        """How the release of one of `statistics` is called, after the name of the release that declares all."""
+        """The name of the release of one of `statistics`, to append to the name of the release that declares all."""
         kind, _, variable = statistic.partition(": ")
         named = re.sub("[^a-z0-9]+", "_", variable.lower()).strip("_")
         return "_".join(filter(None, (self.name, named, kind)))
 
     def only(self, name: str) -> "HypercubeAttributes":
-        """The fields with which one of `statistics` is drawn: its budget, and nothing of the cells' own noise."""
+        """The fields with which one of `statistics` is drawn: its budget, without the fields of the cells' own
+        noise."""
         statistic = self.statistics[name]
         if statistic.epsilon is None and statistic.rho is None:
             statistic = statistic.model_copy(update={"epsilon": self.epsilon, "rho": self.rho})
@@ -546,7 +547,7 @@ class HypercubeDeclaration(ReleaseDeclaration):
     hypercube: HypercubeAttributes
 
     def design(self, dataset: DatasetDeclaration, *, withheld: WithheldRecords | None = None, **_: Any) -> Hypercube:
-        """The measured tables with their noise; withheld are the records that `swapped` names."""
+        """The measured tables with their noise; `withheld` has the records that `swapped` names."""
         cube = self.hypercube
         if cube.of == PERSONS and dataset.persons is None:
             raise ValueError(f"of: {dataset.name} has no persons")
@@ -583,7 +584,7 @@ class HypercubeDeclaration(ReleaseDeclaration):
 
 
 class StatisticDeclaration(HypercubeDeclaration):
-    """One of the statistics of a hypercube's cells, which is a release by itself; `hypercube` has its budget."""
+    """One of the statistics of a hypercube's cells, as a separate release; `hypercube` has its budget."""
 
     statistic: str
 
@@ -593,15 +594,15 @@ class StatisticDeclaration(HypercubeDeclaration):
 
     @property
     def variables(self) -> list[str]:
-        """The variables whose statistic it is, in alphabetical order."""
+        """The variables that the statistic describes, in alphabetical order."""
         return sorted(self.hypercube.quantiles or self.attributes.variables)  # type: ignore[union-attr]
 
     def measured(self, weight: int) -> Tree | Chosen | Moments:
-        """What is measured in every cell, if a record has at most this weight in steps."""
+        """The measurements in every cell, for records with at most this weight in steps."""
         return self.attributes.measured(weight)
 
     def design(self, dataset: DatasetDeclaration, **sources: Any) -> Hypercube:
-        """The hypercube whose budget and cells are those of the statistic."""
+        """The hypercube with the budget and cells of the statistic."""
         design = super().design(dataset, **sources)
         columns = columns_to_count(self.hypercube, dataset, sources.get("withheld"))
         with name_error(self.statistic):
@@ -616,7 +617,7 @@ class StatisticDeclaration(HypercubeDeclaration):
 def columns_to_count(
     cube: HypercubeAttributes, dataset: DatasetDeclaration, withheld: WithheldRecords | None
 ) -> Mapping[str, Column]:
-    """The columns that records can be tabulated by: their own and, for persons, those of their unit."""
+    """The columns by which records can be tabulated: their own and, for persons, the columns of their unit."""
     if withheld:
         return withheld.columns
     own = dataset.persons.variables if cube.of == PERSONS and dataset.persons else {}
@@ -640,7 +641,7 @@ class TableBuilderDeclaration(ReleaseDeclaration):
         return hypercubes
 
     def by_hypercube(self) -> list[HypercubeDeclaration]:
-        """The declarations of the hypercubes and of their statistics, which are releases by themselves."""
+        """The declarations of the hypercubes and of their statistics, each of which is a separate release."""
         return [
             declared
             for cube in self.hypercubes

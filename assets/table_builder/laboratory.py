@@ -24,8 +24,8 @@ _LOW = np.uint64(2**32 - 1)
 
 @dataclass(frozen=True)
 class NoisyHypercube(Point):
-    """A hypercube with discrete Laplace noise, whose margins are sums. In other tiers than T1, where its cells would be
-    thousands in each block, it is the tables, each with an equal share of ε."""
+    """A hypercube with discrete Laplace noise, whose margins are sums. In tiers other than T1, where each block would
+    have thousands of cells, the point measures the tier's tables instead, each with an equal share of ε."""
 
     epsilon: Fraction
 
@@ -44,7 +44,7 @@ class NoisyHypercube(Point):
         """The design of a table, and the number of tables."""
         tables = 1 if tier is REDISTRICTING else len(tier.tables)
         tables += 0 if tier.of_tract is None else len(tier.of_tract.tables.tables)
-        # The blocks' number is of no matter: a record is in one cell.
+        # The number of blocks does not matter, because a record is in one cell.
         sizes = {"block": 1, "frame": tier.shape[0], "category": len(CATEGORIES)}
         return Hypercube(sizes, self.epsilon / tables), tables
 
@@ -62,7 +62,7 @@ class NoisyHypercube(Point):
         return Draw(published, None, tables * float(design.bounded))
 
     def _publish_units(self, tract: Tract, key: bytes) -> Counts | None:
-        """Further tables of one cell for each person or housing unit, each with an ε of its own."""
+        """Further tables, in which each person or housing unit is in one cell, with a separate ε."""
         units = tract.count_units()
         if units is None:
             return None
@@ -74,8 +74,8 @@ class NoisyHypercube(Point):
 @dataclass(frozen=True)
 class PerturbedCounts(Point):
     """Counts that a p-table perturbs by their cell keys, without a finite loss: the same records in a cell get the same
-    change in every table. In T1 the cells are those of the hypercube, and margins their sums; in other tiers they are
-    those of the tables."""
+    change in every table. In T1 the cells are the hypercube's, and margins are their sums; in other tiers they are the
+    cells of the tables."""
 
     name: str
     table: PTable
@@ -100,7 +100,7 @@ class PerturbedCounts(Point):
         published = self.publish(tract, self._perturb(tract, key), TabulatedLaw(changes), around)
         units = tract.count_units()
         if units is not None:
-            # As if no cell of these tables had the records of another one.
+            # These draws assume that no two cells of these tables have the same records.
             units = self.table.draw(units.ravel(), RandomStream(key, f"{MECHANISM} units")).reshape(units.shape)
         return Draw(replace(published, units=units), None, None)
 
@@ -116,7 +116,7 @@ class PerturbedCounts(Point):
 
 def _add_up_keys(tract: Tract, key: bytes) -> Words:
     """The key of each cell of all tables of each block, shape (blocks × cells, 2): the sum of its records' keys."""
-    # A person who is left out leaves the keys of other households alone.
+    # Leaving out a person does not change the keys of other households.
     keys = record_keys(key, np.stack([tract.household, tract.place_in_household], axis=1).astype(np.uint64))
     halves = [keys[:, 0] >> np.uint64(32), keys[:, 0], keys[:, 1] >> np.uint64(32), keys[:, 1]]
     types, cells = tract.frame * tract.tier.shape[1] + tract.category, len(tract.tier.table_of_cell)

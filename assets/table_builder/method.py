@@ -1,4 +1,4 @@
-"""A hypercube as a method: how it fills in the hooks of charge, draw, gates and publication."""
+"""A hypercube as a method: its hooks for charge, draw, gates and publication."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -70,7 +70,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     publishes_also_from = (PLAN,)
     drawn_columns = CELL_COLUMNS
     described: ClassVar[Mapping[str, str]] = {"counts": "counts", "tables": "tables"}
-    """By stage, the text about its page."""
+    """By stage, the heading of the text for its page."""
     build_grid = release_hook(list_cells)
     counts_recipe = session_hook(counts_recipe)
     plan = release_hook(hypercube_plan)
@@ -156,14 +156,14 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         return [Gate("withheld_as_made", COUNTS, words, withheld.problems)]
 
     def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:
-        """With cell consistency the noise follows from which records there are, and not from their counts alone."""
+        """With cell consistency the noise depends on the records themselves, not only on their counts."""
         release, versions = self.release, dict(super().inputs(session, custody).versions)
         if release.design.consistency is Consistency.CELL:
             versions[RECORDS] = read_cef_version(session, custody, release.dataset)
         return HypercubeInputs(versions, release.withheld.own_loss(session, custody) if release.withheld else None)
 
     def require_counted(self, session: Session, draw: Draw[Inputs], custody: Custody) -> None:
-        """With cell consistency, also unless the stored records are those that were read from the source."""
+        """With cell consistency, also refuse stored records that differ from the records read from the source."""
         super().require_counted(session, draw, custody)
         if RECORDS in draw.inputs.versions and (
             problems := find_content_problems(session, custody, self.release.dataset)

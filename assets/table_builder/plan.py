@@ -1,6 +1,6 @@
 """The plan of a hypercube: the noise, the loss and the accuracy of every measured table.
 
-What the stage `plan` stores is in `assets.table_builder.tables`.
+`assets.table_builder.tables` has the tables that the stage `plan` stores.
 """
 
 from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def planned_lines(release: HypercubeRelease) -> Iterator[Line]:
     design = release.design
 
     def margin_at(budget: Fraction) -> Fraction:
-        # The noise of a p-table follows from no budget, and that of a cell from the budget of its table alone.
+        # The noise of a p-table does not depend on a budget; other noise of a cell depends only on its table's budget.
         single = design
         if design.p_table is None:
             single = replace(design, sizes={"cell": 1}, margins=Margins.SUMMED, shares={}, budget=budget)
@@ -83,9 +83,9 @@ def planned_lines(release: HypercubeRelease) -> Iterator[Line]:
 
 
 def _tabulate_by_margins(release: HypercubeRelease) -> Cells:
-    """σ of one cell of every table, if margins were made in each way with the same budget in equal shares.
+    """σ of one cell of every table, for each way of making margins with the same budget in equal shares.
 
-    Structural zeros can only make it smaller, and are not taken into account.
+    The figures ignore structural zeros, which can only reduce σ.
     """
     design = release.design
     ways = {}
@@ -93,7 +93,7 @@ def _tabulate_by_margins(release: HypercubeRelease) -> Cells:
         try:
             ways[margins] = replace(design, margins=margins, shares={})
         except HypercubeError:
-            # Fitted tables of a p-table, or a cap that a smaller budget does not allow.
+            # A p-table has no fitted tables, and a smaller budget may not allow the cap.
             continue
     variances = [_variances(design_of_way) for design_of_way in ways.values()]
     every = ways[Margins.INDEPENDENT].tables if Margins.INDEPENDENT in ways else (design.inner,)
@@ -107,7 +107,7 @@ def _tabulate_by_margins(release: HypercubeRelease) -> Cells:
 
 
 def _variances(design: Hypercube) -> Callable[[Variables], float]:
-    """The variance of a cell of a table as it is published: measured, summed from the inner table, or fitted."""
+    """The variance of a cell of a table as published: measured, summed from the inner table, or fitted."""
     if design.margins is Margins.INDEPENDENT:
         return lambda table: float(design.variance(table))
     if design.margins is Margins.SUMMED:
@@ -127,8 +127,8 @@ def _variances(design: Hypercube) -> Callable[[Variables], float]:
 def describe_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, Cells | None, Curve | None]:
     """δ against ε of a p-table for one record added or removed in one table: in words, at some ε, and as a curve.
 
-    Beside it is the discrete Laplace distribution with the greatest variance of its rows. A line of the curve ends
-    where δ is 0 from there on. Declared is the ε of the table by all variables, if any.
+    The discrete Laplace distribution with the greatest variance of the p-table's rows serves as comparison. A line of
+    the curve ends where δ becomes 0. `declared` is the ε of the table by all variables, if any.
     """
     variance = max(row.variance for row in p_table.rows)
     if not variance:

@@ -1,4 +1,5 @@
-"""A hypercube as one value, which all its stages receive, and the rules that it satisfies before anything runs."""
+"""A hypercube as one value, which all its stages receive, and the rules that its declaration satisfies before anything
+runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -34,7 +35,7 @@ HYPERCUBE, TABLES, CATEGORIES, P_TABLE, LARGER_PLACES = TABLES_OF_ALL = (
     "p_table",
     "larger_places",
 )
-"""The tables that hypercubes publish besides their products, from which questions are answered."""
+"""The tables that hypercubes publish besides their products, and that questions use."""
 
 NUMBER = "number of"
 """The beginning of the `quantity` of a hypercube that counts records."""
@@ -42,21 +43,21 @@ NUMBER = "number of"
 
 @dataclass(frozen=True)
 class HypercubeInputs(Inputs):
-    """The inputs of a hypercube's draw, with the specification that tables of withheld records have besides."""
+    """The inputs of a hypercube's draw, with the additional specification of tables of withheld records."""
 
     withheld: Specification | None = None
 
 
 @dataclass(frozen=True)
 class HypercubeRelease(Release):
-    """A declared hypercube. Withheld records are counted instead of the dataset's own."""
+    """A declared hypercube. It counts the withheld records, if given, instead of the dataset's own."""
 
     declaration: HypercubeDeclaration
     design: Hypercube
     withheld: WithheldRecords | None = None
 
     def __post_init__(self) -> None:
-        # First, because all other rules list the categories or the cells.
+        # This rule comes first, because all others list the categories or the cells.
         if (cells := sum(map(self.design.cells, self.design.tables))) > MOST_CELLS:
             self.refuse(f"variables: {cells:,} cells in all tables; at most {MOST_CELLS:,} are allowed")
         self._check_names()
@@ -119,7 +120,7 @@ class HypercubeRelease(Release):
             self.refuse(f"consistency: {of} have no column of role key, from which the keys of records follow")
 
     def _check_given_keys(self, name: str) -> None:
-        """Refuse keys of records that the draw could not look up in the p-table, which would be after the charge."""
+        """Refuse keys of records that the draw, after the charge, could not look up in the p-table."""
         column = self.known_columns[name]
         values = column.codes or column.bounds
         if column.type is not ColumnType.INTEGER or not all(0 <= value <= LARGEST_STEPS for value in values):  # type: ignore[operator]
@@ -136,20 +137,20 @@ class HypercubeRelease(Release):
                 self.refuse(f"{field}: {name} is not among the variables")
             known = {(type(value), value) for value in self.list_categories(name)}
             for value in values:
-                # Python takes True for 1, but as categories they differ.
+                # Python treats True as equal to 1, but they are different categories.
                 if (type(value), value) not in known:
                     self.refuse(f"{field}: {name} has no category {value!r}")
                 if values.count(value) > 1:
                     self.refuse(f"{field}: {name}: {value!r} is named twice")
 
     def _require_places(self, field: str, categories: Mapping[str, Sequence[Value | None]]) -> None:
-        """Refuse larger places in which no category that counts lies: there would be nothing to add up."""
+        """Refuse larger places without a counted category: there would be no cell to add up."""
         for variable, counted in zip(self.domains, self.list_counted(categories), strict=True):
             if not counted:
                 self.refuse(f"{field}: {variable}: no category that counts lies in these places")
 
     def list_counted(self, categories: Mapping[str, Sequence[Value | None]]) -> list[list[int]]:
-        """By variable, the numbers of its categories that count, themselves and for their larger places."""
+        """By variable, the numbers of the categories that count both by themselves and by their larger places."""
         listed = []
         for variable, domain in self.domains.items():
             above = {name: lies_in for name, (of, lies_in) in self.larger_places.items() if of == variable}
@@ -198,7 +199,7 @@ class HypercubeRelease(Release):
 
     @cached_property
     def nesting(self) -> Mapping[str, Mapping[str, tuple[Value, ...]]]:
-        """By variable and larger place that its column's `nesting` leads to, the larger place of each category."""
+        """By variable and larger place reached by its column's `nesting`, the larger place of each category."""
         nesting: dict[str, dict[str, tuple[Value, ...]]] = {}
         for name in self.design.inner:
             column, above = self.columns[name], nesting.setdefault(name, {})
@@ -211,7 +212,8 @@ class HypercubeRelease(Release):
 
     @cached_property
     def larger_places(self) -> Mapping[str, tuple[str, tuple[Value, ...]]]:
-        """By larger place that is no variable, the variable that lies in it, and the larger place of each category."""
+        """By larger place that is not a variable, the variable that lies in it, and the larger place of each
+        category."""
         variables = self.design.inner
         return {
             larger: (name, codes)
@@ -229,7 +231,8 @@ class HypercubeRelease(Release):
 
     @cached_property
     def structural_zeros(self) -> list[Mapping[str, Sequence[Any]]]:
-        """The declared ones, and for variables that are nested places, those that do not lie in each other."""
+        """The declared structural zeros and, for variables that are nested places, the pairs that do not lie in each
+        other."""
         zeros: list[Mapping[str, Sequence[Any]]] = list(self.cube.structural_zeros)
         for name, above in self.nesting.items():
             for larger in filter(self.domains.__contains__, above):
@@ -243,7 +246,7 @@ class HypercubeRelease(Release):
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
-        """The cells of the inner table that are no structural zeros, as a mask of the inner table's shape."""
+        """The cells of the inner table that are not structural zeros, as a mask of the inner table's shape."""
         possible = np.ones(self.design.shape(self.design.inner), dtype=np.bool_)
         for zeros in self.structural_zeros:
             places = [
@@ -253,7 +256,7 @@ class HypercubeRelease(Release):
         return possible
 
     def possible_in(self, table: Table) -> NDArray[np.int64]:
-        """The numbers, from 0, of cells that are no structural zeros; the table's last variable varies fastest."""
+        """The numbers, from 0, of cells that are not structural zeros; the table's last variable varies fastest."""
         if not self.structural_zeros:
             return np.arange(self.design.cells(table))
         return np.flatnonzero(self.design.margin(self.possible, table))
@@ -267,12 +270,12 @@ class HypercubeRelease(Release):
 
     @property
     def grid_step(self) -> Fraction:
-        """The amount of a step in a cell: one record, or the step of the grid."""
+        """The amount that a step in a cell represents: one record, or the step of the grid."""
         return self.amount.grid.step if self.amount else Fraction(1)
 
     @property
     def counted_with(self) -> dict[str, Any]:
-        """The plain values that, besides the records, decide the exact cells."""
+        """The plain values that, besides the records, determine the exact cells."""
         amount, zeros = self.amount, self.structural_zeros
         return {
             "of": self.cube.of,
@@ -300,7 +303,7 @@ class HypercubeRelease(Release):
 
     @cached_property
     def from_unit(self) -> tuple[str, ...]:
-        """The columns read that a person's unit has."""
+        """The columns read from a person's unit."""
         if self.withheld or self.cube.of == UNITS or self.dataset.persons is None:
             return ()
         return tuple(name for name in self.columns_read if name not in self.dataset.persons.variables)
@@ -332,7 +335,7 @@ class HypercubeRelease(Release):
         return self.withheld.specification(loss).charge if self.withheld else loss
 
     def flavor(self, names: Sequence[str]) -> Flavor:
-        """The DP flavor, with these names of the columns read."""
+        """The DP flavor, with the given names of the columns read."""
         return Flavor(
             domain=f"all possible files of {self.unit}s with the variables of {self.dataset.title}: "
             + " × ".join(names)

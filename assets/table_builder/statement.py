@@ -114,7 +114,8 @@ def _words(release: HypercubeRelease) -> dict[str, str]:
 
 
 def _with_least_delta(release: HypercubeRelease) -> tuple[Equivalent, ...]:
-    """The loss for one record changed with a lower δ than basic composition of two cells charges, if there is one."""
+    """The loss for one record changed with a lower δ than the charge by basic composition of two cells, if there is
+    one."""
     bounded, least = release.design.bounded, release.design.bounded_delta
     if not isinstance(bounded, ApproximateLoss) or not least:
         return ()

@@ -1,7 +1,7 @@
-"""Quantiles and moments of the cells of a hypercube as one value, and the rules that it satisfies before anything runs.
+"""Quantiles and moments of the cells of a hypercube as one value, with the rules of their declarations.
 
-Each is a release like a hypercube: the cells are those of its table by all variables, or of all its margins too, and
-every cell has the nodes of a tree (`mechanisms.table_builder.quantiles`), the numbers that a quantile is drawn from
+Each is a release like a hypercube. Its cells are the cells of the table by all variables, or also of all margins. Every
+cell has the nodes of a tree (`mechanisms.table_builder.quantiles`), the candidate numbers of a quantile
 (`mechanisms.table_builder.choosing`), or the components of moments (`mechanisms.table_builder.moments`).
 """
 
@@ -25,7 +25,7 @@ from mechanisms.table_builder.moments import Moments, Scale
 from mechanisms.table_builder.quantiles import Tree
 
 MOST_DESCRIBED = 5_000
-"""The most cells of a hypercube with statistics: every cell is published with numbers that are derived one by one."""
+"""The most cells of a hypercube with statistics: the published numbers of cells are derived one by one."""
 
 
 _OWN_TABLES = frozenset({"scales", "quantiles", "nodes", "statistics", "moments"})
@@ -37,15 +37,15 @@ _OWN_COLUMNS = frozenset(
 
 @dataclass(frozen=True)
 class Part:
-    """What of every cell of a table is measured with one distribution: the nodes of a level, the numbers that a
-    quantile is drawn from, or the components of moments.
+    """The part of every cell of a table that is measured with one distribution: the nodes of a level, the candidate
+    numbers of a quantile, or the components of moments.
 
     Attributes:
-        name: in words, which also names its stream of noise.
-        size: how many numbers every cell has.
+        name: the name in words, which also names the part's stream of noise.
+        size: the number of numbers of every cell.
         budget: exact ε or ρ for one record added or removed.
         parameter: exact scale, or σ² of a Gaussian.
-        step: what a number stands for, in records or units of the weight.
+        step: the amount that 1 represents, in records or units of the weight.
         margin_at: by budget, the 90% margin of error in records or units of the weight.
     """
 
@@ -86,8 +86,8 @@ def _noisy_part(
 
 @dataclass(frozen=True)
 class StatisticRelease(HypercubeRelease):
-    """Quantiles of a variable, or moments of several, of the cells of a hypercube. The design is that of the cells,
-    with the budget of the statistic."""
+    """Quantiles of a variable, or moments of several, of the cells of a hypercube. The design describes the cells, with
+    the budget of the statistic."""
 
     declaration: StatisticDeclaration
 
@@ -116,12 +116,13 @@ class StatisticRelease(HypercubeRelease):
 
     @cached_property
     def measured(self) -> Tree | Chosen | Moments:
-        """What every cell has; of trees of several tables, with the budget of all."""
+        """The measurements of every cell; for trees of several tables, with the budget of all of them."""
         return self.declaration.measured(self.design.most)
 
     @property
     def effect(self) -> Fraction:
-        """How many times the variance of a sample is that of as many records as steps are counted, at most."""
+        """The greatest ratio of the variance of a sample to the variance of a sample of as many records as steps are
+        counted."""
         return self.declaration.attributes.design_effect * self.design.most
 
     @property
@@ -130,13 +131,13 @@ class StatisticRelease(HypercubeRelease):
 
     @cached_property
     def scales(self) -> dict[str, Scale]:
-        """By variable of moments, its bounds."""
+        """The bounds of moments, by variable."""
         declared = self.declaration.attributes
         return declared.scales(self.known_columns) if isinstance(declared, MomentsAttributes) else {}
 
     @cached_property
     def variable(self) -> Amount | None:
-        """The variable of quantiles with its grid."""
+        """The variable of quantiles, with its grid."""
         declared = self.declaration.attributes
         return Amount(self.variables[0], declared.values) if isinstance(declared, QuantilesAttributes) else None
 
@@ -167,7 +168,7 @@ class StatisticRelease(HypercubeRelease):
 
     @property
     def drawn(self) -> bool:
-        """Whether quantiles are drawn by themselves, and not from trees."""
+        """Whether quantiles are drawn directly instead of derived from trees."""
         return isinstance(self.measured, Chosen)
 
     @property

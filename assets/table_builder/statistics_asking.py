@@ -51,7 +51,7 @@ SAMPLE_ERROR, SAMPLE_LOWER, SAMPLE_UPPER, AT_BOUND, RECORDS_OFF = (
 MEAN, DEVIATION, CORRELATION = "mean", "standard deviation", "correlation"
 
 _DIGITS = 8
-"""The significant digits of what is derived from moments: more than differ between machines."""
+"""The significant digits of figures derived from moments: few enough to be equal on all machines."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,16 @@ class PublishedStatistic:
     """Published quantiles or moments.
 
     Attributes:
-        cells: the cells as the publication of a hypercube, without numbers.
-        measured: what every cell has, with its noise; of trees of several tables, with the budget of all.
+        cells: the cells, as a hypercube's publication without numbers.
+        measured: the measurements of every cell, with their noise; for trees of several tables, with the budget of all
+            of them.
         scales: by variable, its bounds and steps.
-        numbers: by part, the noisy numbers, shape (its table's, size), in steps; of a quantile that is drawn, 1 there.
-        effect: how many times the variance of a sample is that of as many records as there are steps, at most.
-        widest: the widest interval in multiples of the estimate, unless that is too uncertain; None for any.
-        step: what a step of a count stands for: 1 record, or the step of the weight's grid.
+        numbers: by part, the noisy numbers, shape (its table's, size), in steps; for a drawn quantile, 1 at its
+            position.
+        effect: the greatest ratio of the variance of a sample to the variance of a sample of as many records as there
+            are steps.
+        widest: the widest interval of an answer with figures, in multiples of the estimate; None for any width.
+        step: the amount that a step of a count represents: 1 record, or the step of the weight's grid.
     """
 
     cells: Publication
@@ -86,7 +89,7 @@ class PublishedStatistic:
 
     @property
     def drawn(self) -> tuple[Fraction, ...]:
-        """The quantiles that can be asked, if they are drawn by themselves."""
+        """The quantiles that were drawn directly, the only ones to ask for; empty otherwise."""
         return self.measured.quantiles if isinstance(self.measured, Chosen) else ()
 
     @cached_property
@@ -100,7 +103,7 @@ class PublishedStatistic:
         return FittedTrees(design, tree, [{table: by_table[table][level] for table in by_table} for level in levels])
 
     def variance(self, by: Sequence[str], where: Where) -> float:
-        """That of the noise of the sizes in an answer, in squared steps; of what is not drawn by itself."""
+        """The variance of the noise of the sizes in an answer, in squared steps. Not for quantiles drawn directly."""
         questions = [part.question for part in self.cells.questions(by, where)]
         assert not isinstance(self.measured, Chosen)
         if self._fitted:
@@ -114,7 +117,8 @@ class PublishedStatistic:
     def quantiles(self, variable: str, quantiles: Sequence[Fraction], by: Sequence[str], where: Where) -> pa.Table:
         """Quantiles of the variable by some variables of the cells, in the variable's unit, with the column `quantile`.
 
-        Raises QuestionError as `Publication.ask`, and if these are not quantiles of the variable."""
+        Raises QuestionError as `Publication.ask` does, and if these are not quantiles of the variable.
+        """
         measured, grid = self._require((Tree, Chosen), [variable], "quantiles"), self.scales[variable]
         assert isinstance(grid, Grid)
         if not all(0 < quantile < 1 for quantile in quantiles):
@@ -138,7 +142,8 @@ class PublishedStatistic:
     def _ask_drawn(
         self, chosen: Chosen, grid: Grid, quantiles: Sequence[Fraction], by: Sequence[str], where: Where
     ) -> pa.Table:
-        # A third is asked as 0.333333 or as the nearest double too; names of quantiles differ in these digits.
+        # Questions may give a third as 0.333333 or as the nearest double, and names of quantiles differ in these
+        # digits.
         drawn = [write_share(quantile) for quantile in chosen.quantiles]
         asked = [write_share(quantile) for quantile in quantiles]
         if unknown := [share for share in asked if share not in drawn]:
@@ -169,7 +174,7 @@ class PublishedStatistic:
         sample = fit.sample_interval(quantile, NORMAL_90, float(self.effect))
         some = fit.total > 0
         if not some:
-            # As far as the noise tells, there is no record: any number is possible.
+            # The noisy size shows no record, so any number is possible.
             (lower, upper) = sample = (0, last)
 
         def value(number: int) -> float:
@@ -194,7 +199,7 @@ class PublishedStatistic:
 
     def summary(self, by: Sequence[str], where: Where) -> pa.Table:
         """Means and standard deviations of all variables and correlations of all pairs, with the columns `statistic`
-        and `of`. Raises QuestionError as `Publication.ask`."""
+        and `of`. Raises QuestionError as `Publication.ask` does."""
         self._require(Moments, [], MOMENTS)
         pairs = list(combinations(range(len(self.variables)), 2))
 
@@ -211,7 +216,8 @@ class PublishedStatistic:
         return self._ask_moments(by, where, find, 2 * len(self.variables) + len(pairs))
 
     def correlation(self, one: str, other: str, by: Sequence[str], where: Where) -> pa.Table:
-        """The correlations of two variables. Raises QuestionError as `Publication.ask`, and for other variables."""
+        """The correlations of two variables. Raises QuestionError as `Publication.ask` does, and for unknown
+        variables."""
         self._require(Moments, [one, other], "correlations")
         places = [self.variables.index(name) for name in (one, other)]
         if one == other:
@@ -220,7 +226,7 @@ class PublishedStatistic:
 
     def regression(self, of: str, on: Sequence[str], by: Sequence[str], where: Where) -> pa.Table:
         """The least-squares coefficients of a variable on others, with the column `coefficient`: the intercept, and the
-        others by name. Raises QuestionError as `Publication.ask`, and for other variables."""
+        others by name. Raises QuestionError as `Publication.ask` does, and for unknown variables."""
         self._require(Moments, [of, *on], "regressions")
         if not on or len({of, *on}) <= len(on):
             raise QuestionError("a regression is of one variable on others, each named once")
@@ -275,7 +281,7 @@ class PublishedStatistic:
         find: Callable[[Part], Iterator[dict[str, Any]]],
         lines: int,
     ) -> pa.Table:
-        """The answer, of which `find` makes so many lines of every row of a part."""
+        """The answer; `find` makes `lines` lines for every row of a part."""
         parts, figures = [], []
         for part in self.cells.questions(by, where):
             if rows := list(find(part)):
@@ -286,7 +292,7 @@ class PublishedStatistic:
         return self.cells.tabulate(by, parts, figures, lines)
 
     def _add_up(self, part: Part) -> Iterator[tuple[int, list[NDArray[np.int64]]]]:
-        """By row, how many inner cells are added up, and the sums of their numbers."""
+        """By row, the number of inner cells added up, and the sums of their numbers."""
         question = part.question
         summed = [question.add_up(self.cells.design.inner, numbers) for numbers in self.numbers]
         cells, flat = question.cells.ravel(), [numbers.reshape(-1, numbers.shape[-1]) for numbers in summed]
@@ -299,7 +305,7 @@ def _kind(name: str) -> pa.DataType:
 
 
 def read_statistic(files: PublishedTables) -> PublishedStatistic:
-    """A publication from its tables. Raises QuestionError if they are none of quantiles or moments, and
+    """A publication from its tables. Raises QuestionError if they are not tables of quantiles or moments, and
     VerificationError."""
     try:
         return _read(files)
@@ -309,7 +315,7 @@ def read_statistic(files: PublishedTables) -> PublishedStatistic:
 
 def _read(files: PublishedTables) -> PublishedStatistic:
     tables = files.read(TABLES).to_pylist()
-    # Files are in the order of names, in which level 10 comes before level 2.
+    # Files are sorted by name, which puts level 10 before level 2.
     tables.sort(key=lambda row: (len(row["table_name"]), row["table_name"]))
     scales = files.read(SCALES).to_pylist()
     texts, larger, places = read_categories(files)
@@ -365,11 +371,11 @@ def _read(files: PublishedTables) -> PublishedStatistic:
 def answer(
     published: Mapping[str, PublishedTables], question: str, arguments: Sequence[Any], by: Sequence[str], where: Where
 ) -> tuple[list[str], pa.Table]:
-    """The name of the release of quantiles or moments, among the published ones, that answers a question with the least
-    noise, and its answer; quantiles that are drawn by themselves come first. A question is a method of
-    `PublishedStatistic`, with its arguments before `by` and `where`.
+    """The name of the published release of quantiles or moments that answers a question with the least noise, and its
+    answer. Quantiles drawn directly take precedence. A question is a method of `PublishedStatistic`, with its arguments
+    before `by` and `where`.
 
-    Raises QuestionError if none can answer, or those that can count different things.
+    Raises QuestionError if no release can answer, or if the releases that can answer have different quantities.
     """
     kind, table = (QUANTILES, NODES) if question == QUANTILES else (MOMENTS, MOMENTS)
     answers, refusal = {}, QuestionError(f"no {kind} are published; declare {kind} in a hypercube of the release")

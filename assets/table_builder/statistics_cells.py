@@ -1,4 +1,5 @@
-"""The numbers of the cells of quantiles and moments: their order, and the exact ones, an aggregation of the records."""
+"""The numbers of the cells of quantiles and moments: their order, and their exact values, an aggregation of the
+records."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -59,7 +60,7 @@ def numbers_recipe(session: Session, release: StatisticRelease) -> Recipe:
 
 def add_up_numbers(session: Session, release: StatisticRelease) -> list[NDArray[np.int64]]:
     """By part, the exact numbers of all cells of its table, shape (cells, size). Raises CountsError for values outside
-    the domains, and for sums that 64 bits do not hold."""
+    the domains, and for sums that exceed 64 bits."""
     design, cells, measured = release.design, release.design.cells(release.design.inner), release.measured
     described = describe_records(session, release, release.amount, release.variables)
     if not isinstance(measured, Moments):

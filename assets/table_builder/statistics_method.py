@@ -116,7 +116,7 @@ def _describe_parts(release: StatisticRelease, *, chosen: bool) -> Parameter:
 
 
 _KEPT = ("Counted", "Variables", "Noise", "Added up", "Structural zeros")
-"""The parameters of the cells that a statistic has too."""
+"""The parameters of the cells that a statistic also has."""
 
 
 def _describe_bounds(release: StatisticRelease, name: str, words: str) -> tuple[str, str, str]:
@@ -138,7 +138,7 @@ def _describe_accuracy(release: StatisticRelease) -> Accuracy:
 
 
 class StatisticMethod(TableBuilderMethod):
-    """The cells have numbers of their own; how they are charged, drawn and checked is that of hypercubes."""
+    """The cells have numbers of their own, which are charged, drawn and checked like those of hypercubes."""
 
     release: StatisticRelease
     drawn_columns = CELL_COLUMNS | {"place": "Number of the range or sum in its cell"}
@@ -199,7 +199,7 @@ class StatisticMethod(TableBuilderMethod):
         shares = [budget / total for budget in budgets.values()]
         chosen, declared = self.release.measured, self.release.declaration.attributes
         if isinstance(chosen, Chosen) and isinstance(declared, QuantilesAttributes):
-            # The shares are in the order of the declaration, and not of the draw.
+            # The shares are in the order of the declaration, not of the draw.
             shares = [shares[chosen.quantiles.index(quantile)] for quantile in declared.at]
         return self._own_fields(total, {"shares": shares} if len(shares) > 1 else {})
 

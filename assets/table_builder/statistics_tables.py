@@ -1,5 +1,5 @@
-"""The tables of quantiles and moments: what the stages `plan` and `tables` store, and how the data dictionary describes
-them."""
+"""The tables of quantiles and moments that the stages `plan` and `tables` store, with their descriptions in the data
+dictionary."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -66,7 +66,7 @@ SCALE_COLUMNS = {
 """The columns of `scales`: the public bounds of the variables."""
 
 PRECISE = pa.decimal128(38, 8)
-"""The type of figures that follow from moments; quantiles have four places, as the numbers of a column."""
+"""The type of figures that follow from moments; quantiles have four places, like the values of a column."""
 
 
 def planned_statistic(release: StatisticRelease) -> dict[Table, pa.Table]:
@@ -110,7 +110,7 @@ def _scale_rows(release: StatisticRelease) -> Sequence[Mapping[str, Any]]:
 
 
 def statistic_recipes(session: Session, method: GridCounts[Any]) -> Mapping[Table, Recipe]:
-    """The recipes of the noisy numbers as they are published, and of what follows from them for every cell."""
+    """The recipes of the published noisy numbers, and of the statistics that follow from them for every cell."""
     release: StatisticRelease = method.release
     design, known = release.design, dict(categories(release))
     numbers, rows = [], []
@@ -161,7 +161,7 @@ def statistic_recipes(session: Session, method: GridCounts[Any]) -> Mapping[Tabl
 
 
 def _describe_places(release: StatisticRelease, size: int, cells: int) -> dict[str, pa.Array]:
-    """What the numbers of a cell are: the ends of intervals, or the factors of products."""
+    """The meaning of a cell's numbers: the ends of intervals, or the factors of products."""
     if isinstance(release.measured, Moments):
         names = ["", *release.variables]
         factors = zip(*release.measured.pairs, strict=True)
@@ -200,7 +200,7 @@ def shown_first_statistic(session: Session, release: StatisticRelease) -> Mappin
 
 
 def _label_values(release: StatisticRelease) -> dict[str, dict[str, str]]:
-    """By column that says what an estimate is, its values in words."""
+    """By column that identifies an estimate, its values in words."""
     declared = release.declaration.attributes
     if isinstance(declared, QuantilesAttributes):
         shares = declared.at or declared.published

@@ -1,5 +1,5 @@
-"""The tables of a hypercube: what the stages `plan`, from the declaration alone, and `tables`, from the measurements,
-store, and how the data dictionary describes them."""
+"""The tables of a hypercube that the stages `plan` (from the declaration alone) and `tables` (from the measurements)
+store, with their descriptions in the data dictionary."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -29,7 +29,7 @@ from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 FIGURES = ("measured", *ERRORS)
-"""The columns with figures, which are left out where an estimate is not published."""
+"""The columns of figures, which are empty where an estimate is not published."""
 
 _ARROW = {"string": pa.string(), "integer": pa.int64(), "decimal": ESTIMATED}
 
@@ -70,13 +70,13 @@ LARGER_PLACES_COLUMNS = {
     "place": ("string", "The larger place, as text"),
     "label": ("string", "The larger place in words; empty if it has no label"),
 }
-"""The columns of `larger_places`, which there is if variables are places in larger ones that are no variables."""
+"""The columns of `larger_places`, which exists if variables are places in larger places that are not variables."""
 P_TABLE_COLUMNS = {
     "count": ("integer", "The exact count"),
     "change": ("integer", "What is added to it"),
     "probability": ("string", "Probability of the change, exact"),
 }
-"""The columns of `p_table`, which there is if counts are perturbed by one."""
+"""The columns of `p_table`, which exists if a p-table perturbs the counts."""
 
 OPTIONAL = frozenset({"cap", "category", "label", "numbers", "branching", "steps", "widest"})
 """The columns of these tables that may be empty."""
@@ -203,7 +203,7 @@ def _estimate_hypercube(
 
 
 def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:
-    """The rows with a column that marks estimates below the threshold, whose figures are left out."""
+    """The rows, with a column that marks estimates below the threshold; the figures of these are emptied."""
     if not release.cube.suppress_below:
         return rows
     below = pc.less(rows["estimate"].cast(pa.float64()), float(release.cube.suppress_below))
@@ -225,7 +225,7 @@ def _show(release: HypercubeRelease, row: Mapping[str, Any]) -> tuple[str, str, 
     cell = ", ".join(f"{name} {row[name]}" for name in release.cube.variables if not row.get(f"{name}_total"))
     if row["estimate"] is None:
         return cell, "not published", "", ""
-    # Without a break in the middle of an interval.
+    # Keep the interval on one line.
     interval = f"{row['lower']:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{row['upper']:,.1f}"
     return cell, f"{row['estimate']:,.1f}", f"{row['standard_error']:,.2f}", interval
 
@@ -315,7 +315,7 @@ def describe_product(
     keys: tuple[str, ...],
     interval: str,
 ) -> PublishedTable:
-    """A product with its figures, of which keys tell several of one cell apart."""
+    """A product with its figures; `keys` are the columns that distinguish several figures of one cell."""
     counted = "; ".join(
         f"{name}: {', '.join('no value' if value is None else str(value) for value in values)}"
         for name, values in product.where.items()
@@ -352,13 +352,13 @@ def _unit(release: HypercubeRelease) -> str:
 
 
 def find_geography(release: HypercubeRelease, names: Sequence[str]) -> tuple[str, ...]:
-    """The column of places. Several are dimensions of their own, unless they are nested."""
+    """The column of places, if there is exactly one. Several that are not nested are separate dimensions."""
     places = [name for name in names if release.known_columns[name].role is Role.GEOGRAPHY]
     return tuple(places) if len(places) == 1 else ()
 
 
 def _nested(release: HypercubeRelease, names: Sequence[str]) -> tuple[str, ...]:
-    """A larger place and the variable that lies in it, if these are the places among the names; else none."""
+    """A larger place and the variable that lies in it, if exactly these are the places among the names; else empty."""
     places = [name for name in names if release.known_columns[name].role is Role.GEOGRAPHY]
     pairs = ((larger, name) for name, above in release.nesting.items() for larger in above)
     return next((pair for pair in pairs if set(pair) == set(places)), ())
