@@ -1,1 +1,1 @@
-"""The stage `plan` of every kind of release: what it would charge and how exact it would be, before data exist."""
+"""The stage `plan` of every kind of release: its charge and accuracy, before data exist."""

@@ -1,8 +1,8 @@
-"""The asset `plan`: what a release would charge, how exact it would be, and the `defs.yaml` that declares it.
+"""The asset `plan`: the charge and accuracy of a release, and the `defs.yaml` that declares it.
 
-It needs no other asset and no record, so a release can be planned before there are any data. The launchpad takes what
-to try in place of what is declared. The plan is shown in the metadata, with the time, memory and disk that a launch is
-expected to take; the declared release does not change.
+It needs no other asset and no record, so a release can be planned before there are any data. The launchpad takes
+alternatives to the declared fields. The metadata show the plan, with the expected time, memory and disk of a launch;
+the declared release does not change.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,12 +26,12 @@ from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 _MARKS_IN_WORDS = 5
-"""The most marks that the words of a chart name."""
+"""The most marks named in the words of a chart."""
 _LEGEND_LETTERS = 44
 _MOST_SERIES_WITHIN = 4
-"""The most series whose legend is within the axes; that of more is below."""
+"""The most series with a legend within the axes; with more series, the legend is below."""
 _MARKS_IN_LEGEND = 3
-"""The most marks that the legend names; further ones are marked alike."""
+"""The most marks that the legend names; if there are more, all share one label."""
 
 
 class PlannedDeclaration(Protocol):
@@ -77,7 +77,7 @@ def plan_metadata(
     records: int | None = None,
     machine: Machine | None = None,
 ) -> dict[str, Any]:
-    """A plan for the asset's page, with what is declared if that differs.
+    """A plan for the asset's page, with the declared plan if it differs.
 
     `records` is the expected number of persons or units. The release would be made on the machine, by default this one.
     """
@@ -88,7 +88,7 @@ def plan_metadata(
     try:
         metadata["budget"], refusal = predict_charge(planned.method, plan.specification, ledger.read())
     except LedgerError as error:
-        # What is planned does not depend on it; a charge will be refused.
+        # The plan does not depend on the ledger; a charge will be refused.
         metadata["budget"], refusal = f"not known: {error}", ""
     if problem := plan.problem or refusal:
         metadata["refusal"] = problem
@@ -121,7 +121,7 @@ def format_lines(plan: Plan) -> Cells:
 
 
 def draw_curve(curve: Curve) -> bytes:
-    """A PNG, 1080 pixels wide, with a line for each series and diamonds for what is planned."""
+    """A PNG, 1080 pixels wide, with a line for each series and diamonds for planned values."""
     from matplotlib.ticker import NullFormatter
 
     many = len(curve.series) > _MOST_SERIES_WITHIN
@@ -152,7 +152,7 @@ def draw_curve(curve: Curve) -> bytes:
 
 
 def _preview_lines(plan: Plan, declared: Mapping[str, Line]) -> dg.MetadataValue:
-    """The lines; of those that differ from the declared ones, these too."""
+    """The lines, each followed by the declared line if it differs."""
     header, rows = format_lines(plan)
     shown = []
     for line, row in zip(plan.lines, rows, strict=True):
@@ -165,7 +165,7 @@ def _preview_lines(plan: Plan, declared: Mapping[str, Line]) -> dg.MetadataValue
 
 
 def _store_tables(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[str, Any]:
-    """Store the tables of the stage. Returns their metadata and their version; nothing if there are none."""
+    """Store the tables of the stage. Returns their metadata and their version; empty if there are no tables."""
     tables = method.plan_tables()
     if not tables:
         return {}

@@ -1,10 +1,10 @@
-"""The time, memory and disk that a release is expected to take on a machine, from jobs that were measured.
+"""The expected time, memory and disk of a release on a machine, from measured jobs.
 
-`slopes.json` beside this module has, for each kind of release, a constant and what each record and each noisy number
-adds. `python -m benchmarks.slopes` measures them. Times are scaled by the speed of the machine, and not by its cores.
+`slopes.json` beside this module has, for each kind of release, a constant and the increments per record and per noisy
+number. `python -m benchmarks.slopes` measures them. Times are scaled by the speed of the machine, not by its cores.
 
-The number of confidential records is not public, so nothing here looks at the records, their file or its length: the
-size of a dataset follows from the parameters of a generated one, and else from the planner.
+The number of confidential records is not public, so this module never reads the records, their file or its length. The
+size of a dataset comes from the parameters of a generated one, and otherwise from the planner.
 """
 
 import shutil
@@ -30,13 +30,13 @@ from resources.machine import count_cores, count_memory
 SLOPES = Path(__file__).with_name("slopes.json")
 
 LIMIT_OF_DUCKDB = 2 * 2**30
-"""The bytes that DuckDB takes at most, by default."""
+"""The most bytes of memory that DuckDB takes, by default."""
 
 _FAR = 10
-"""The factor beyond the largest measured job from which an expectation says so."""
+"""The factor beyond the largest measured job from which an expectation has a warning."""
 _MINUTE, _HOUR = 60, 3600
 _MOST_SECONDS, _MOST_MINUTES = 100, 100
-"""Up to these, a duration is stated in seconds, or in minutes."""
+"""The limits below which a duration is stated in seconds, and in minutes."""
 
 _PERSONS_2020, _UNITS_2020 = 331_449_281, 140_498_736
 """The persons and the housing units of the 2020 Census, in the states and the District of Columbia."""
@@ -50,8 +50,8 @@ _PLACES_2020 = {
     "PLACEFP": 31_617,
     "AIANNHCE": 704,
 }
-"""Its places, by the column of the census layout that tells them apart. Source: the Census Bureau's tallies of
-geographic entities."""
+"""The places of the 2020 Census, by the column of the census layout that identifies them. Source: the Census Bureau's
+tallies of geographic entities."""
 
 _REPEATED = 5
 _SORTED, _HASHED, _LOOPED = 2**19, 2**23, 2**18
@@ -62,9 +62,9 @@ class Machine:
     """A machine: the cores and bytes of memory that this process may use, and the duration of the reference work.
 
     Attributes:
-        free_home, free_published: the bytes that are free where the databases lie, without a bound if they are in a
-            lake, and where the publications lie.
-        one_disk: whether both lie on one known disk, so that its free space is for both together.
+        free_home, free_published: the free bytes in the folder of the databases (unbounded if they are in a lake), and
+            in the folder of the publications.
+        one_disk: whether both folders are on one known disk and share its free space.
     """
 
     cores: int
@@ -77,7 +77,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Slope:
-    """What something takes: a constant, and what each record of the CEF and each number measured with noise adds."""
+    """A linear cost: a constant, and the increments per record of the CEF and per number measured with noise."""
 
     constant: float
     record: float
@@ -89,16 +89,16 @@ class Slope:
 
 @dataclass(frozen=True)
 class Slopes:
-    """What jobs of one kind of release were measured to take.
+    """The measured costs of jobs of one kind of release.
 
     Attributes:
-        cores, reference_seconds: of the machine that was measured, and of the reference work on it.
-        warehouse: the most bytes that databases and spilled data had on disk.
+        cores, reference_seconds: the cores of the measured machine, and the seconds of the reference work on it.
+        warehouse: the peak bytes of databases and spilled data on disk.
         published: the bytes of the publication.
-        memory: bytes of all processes together at their peak, by records; both ascend.
-        in_pieces: whether no more than DuckDB's part of the memory grows with the records, as all else handles them in
-            pieces of bounded size.
-        replicate: the seconds that each replicate adds, of kinds that have them.
+        memory: the peak bytes of all processes together, by records; both ascend.
+        in_pieces: whether only DuckDB's part of the memory grows with the records, because all other code handles them
+            in pieces of bounded size.
+        replicate: the seconds per replicate, for kinds that have replicates.
     """
 
     cores: int
@@ -115,10 +115,11 @@ class Slopes:
         return self.memory[-1][0]
 
     def memory_at(self, records: int, *, in_pieces: bool = True) -> float:
-        """The peak memory: between measured jobs on a line, and beyond them on the last one, which never falls.
+        """The peak memory: interpolated linearly between measured jobs, and extrapolated beyond them on the last line,
+        which never falls.
 
-        Beyond the largest measured job it is at least what a job takes. In pieces, it grows there by no more than
-        DuckDB takes at most; but not if this job does not handle records in pieces.
+        Beyond the largest measured job, it is a lower bound. There it grows by at most DuckDB's limit if both the
+        measured jobs and this one (`in_pieces`) handle records in pieces.
         """
         if records <= self.memory[0][0] or len(self.memory) == 1:
             return self.memory[0][1]
@@ -130,11 +131,11 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a job with so many records and noisy numbers is expected to take on a machine, measured as in `Slopes`.
+    """The expected costs, as in `Slopes`, of a job with these numbers of records and noisy numbers on a machine.
 
     Attributes:
-        memory_is_least: whether no job with so many records was measured, so that it may take more memory.
-        warnings: what the machine has too little of, and what is uncertain, as sentences.
+        memory_is_least: whether all measured jobs had fewer records, so that the job may take more memory.
+        warnings: sentences on insufficient resources of the machine and on uncertainty.
     """
 
     records: int
@@ -148,7 +149,7 @@ class Expectation:
 
     @property
     def words(self) -> dict[str, str]:
-        """The expectation as a reader sees it, by label."""
+        """The expectation as shown to a reader, by label."""
         numbers = f", {self.numbers:,} numbers with noise" if self.numbers else ""
         disk = f"{in_bytes(self.warehouse)} in the warehouse, {in_bytes(self.published)} published"
         words = {
@@ -166,17 +167,17 @@ class Expectation:
 
 
 class UnknownError(Exception):
-    """What a release takes cannot be expected. The message says why, and what to do."""
+    """The costs of a release are unknown. The message gives the reason and a remedy."""
 
 
 def expectation(
     method: Method[Any, Any, Any], records: int | None, machine: Machine, slopes: Mapping[str, Slopes] | None = None
 ) -> Expectation:
-    """What a job that makes a release is expected to take: every stage from the source to the publication.
+    """The expected costs of a job that makes a release, with every stage from the source to the publication.
 
-    `records` is the expected number of persons, or of units where there are none; None if it is not given. `slopes` is,
-    by mechanism, what was measured, by default that of `slopes.json`. Raises UnknownError if the number is not known or
-    nothing was measured for this kind of release, and ValueError if the number is not positive.
+    `records` is the expected number of persons, or of units if there are no persons; None if it is not given. `slopes`
+    are the measured ones by mechanism, by default those in `slopes.json`. Raises UnknownError if the number is unknown
+    or this kind of release was not measured, and ValueError if the number is not positive.
     """
     dataset = method.release.dataset
     size = expected_size(dataset, records)
@@ -204,7 +205,7 @@ def expectation(
 
 
 def format_expectation(method: Method[Any, Any, Any], records: int | None, machine: Machine) -> dict[str, str]:
-    """An expectation as a reader sees it, by label; if there is none, why, and what to do."""
+    """An expectation as shown to a reader, by label; if there is none, the reason and a remedy."""
     try:
         return expectation(method, records, machine).words
     except UnknownError as error:
@@ -242,7 +243,7 @@ def measured_slopes() -> Mapping[str, Slopes]:
 
 
 def in_time(seconds: float) -> str:
-    """A duration in the unit that suits it, to two digits."""
+    """A duration in a suitable unit, to two digits."""
     if seconds < _MOST_SECONDS:
         return f"{_two_digits(seconds)} s"
     if seconds < _MOST_MINUTES * _MINUTE:
@@ -251,7 +252,7 @@ def in_time(seconds: float) -> str:
 
 
 def in_bytes(number: float) -> str:
-    """A number of bytes in the unit that suits it, to two digits; less than a tenth of a MiB is shown as that."""
+    """A number of bytes in a suitable unit, to two digits, and at least a tenth of a MiB."""
     mebibytes = max(0.1, number / 2**20)
     for unit in ("MiB", "GiB"):
         if mebibytes < 1000:
@@ -261,14 +262,14 @@ def in_bytes(number: float) -> str:
 
 
 def _two_digits(number: float) -> str:
-    """A number to two digits, and without an exponent."""
+    """A number to two digits, without an exponent."""
     return f"{float(f'{number:.2g}'):,.10g}"
 
 
 def expected_size(dataset: DatasetDeclaration, records: int | None = None) -> Size | None:
-    """The expected size of a dataset; None if it is not known.
+    """The expected size of a dataset; None if it is unknown.
 
-    `records` is as for `expectation`. Of units and places, there are as many for each person as in the 2020 Census.
+    `records` is as for `expectation`. Units and places per person are as in the 2020 Census.
     """
     if records is not None:
         if records < 1:
@@ -280,7 +281,7 @@ def expected_size(dataset: DatasetDeclaration, records: int | None = None) -> Si
 
 
 def like_2020(persons: int) -> Size:
-    """The size of a census of 1 or more persons, with as many housing units and places for each person as in 2020."""
+    """The size of a census of 1 or more persons, with as many housing units and places per person as in 2020."""
 
     def share(number: int) -> int:
         return max(1, -(-number * persons // _PERSONS_2020))
@@ -304,10 +305,10 @@ def this_machine(home: Path, published: Path, *, in_lake: bool = False) -> Machi
 
 @cache
 def reference_seconds() -> float:
-    """The seconds of one core that a small reference work takes, which is done once in a process.
+    """The CPU seconds of a small reference work on one core, measured once per process.
 
-    It sorts, hashes and loops, for a tenth of a second. What other programs use at the time is not counted, and the
-    least of several times is taken, because they slow it down all the same.
+    It sorts, hashes and loops, for a tenth of a second. CPU time excludes other programs, but they still slow the work
+    down, so the least of several times is taken.
     """
     numbers = np.arange(_SORTED, dtype=np.int64) * 2_654_435_761 % (2**31 - 1)
     text = bytes(_HASHED)

@@ -1,6 +1,6 @@
 """Planned lines of noise, and the budgets and charts that follow from them, for the plans of all mechanisms.
 
-A mechanism's `plan` module says which lines there are. `mechanisms.sampling.quantiles` searches for one budget.
+A mechanism's `plan` module defines its lines. `mechanisms.sampling.quantiles` searches for one budget.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from mechanisms.accounting.rounding import format_decimal
 from mechanisms.sampling.quantiles import MILLION, Uncapped, least_budget, margin_of_error, rounded_up, unit_of
 
 LEAST_MARGIN = 0.5
-"""Where a margin of 0 is drawn, because it has no logarithm."""
+"""The value at which a margin of 0 is drawn, because it has no logarithm."""
 
 _STEPS = 60
 _BEYOND = 4
@@ -40,11 +40,11 @@ def plan_line(
 def budgets_for_margins(
     lines: Iterable[Line], margins: Mapping[str, Fraction], most: int | Fraction, *, as_shares: bool = False
 ) -> dict[str, Fraction]:
-    """By line, its budget: the least one, up to the most, that keeps a wanted 90% margin, and otherwise its own.
+    """By line, its budget: the least one, up to `most`, that keeps a wanted 90% margin, and otherwise its own.
 
     The least budgets are multiples of a millionth. If budgets are declared as shares of their sum, all are multiples of
     one unit, of a millionth or less: other lines keep their budgets exactly if such shares can be declared, and
-    otherwise get the next billionth. Raises ValueError if no budget gives a margin.
+    otherwise get the next billionth. Raises ValueError if no budget achieves a margin.
     """
     lines = list(lines)
     unit = unit_of(line.budget for line in lines if line.name not in margins) if as_shares else Fraction(1, MILLION)
@@ -66,9 +66,10 @@ def margins_by_budget(
     series: Mapping[str, Callable[[Fraction], float]],
     marks: Sequence[tuple[str, Fraction, Callable[[Fraction], float]]],
 ) -> Curve:
-    """Margins of error against budgets, whose axes are given in words.
+    """Margins of error against budgets; `x` and `y` are the titles of the axes.
 
-    A series is the margin that a budget gives, and a mark the name of a line, its budget, and its margin by budget.
+    A series is a function from budget to margin, and a mark is the name of a line, its budget, and its margin by
+    budget.
     """
     budgets = [float(budget) for _, budget, _ in marks]
     steps = [Fraction(step) for step in np.geomspace(min(budgets) / _BEYOND, max(budgets) * _BEYOND, _STEPS)]
@@ -85,7 +86,7 @@ def margins_by_budget(
 
 
 def title_margins(y: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """The title of an axis of margins, with where those of 0 are drawn, if there are any."""
+    """The title of an axis of margins, which also states where margins of 0 are drawn, if there are any."""
     has_zero = any(margin == LEAST_MARGIN for points in series.values() for _, margin in points)
     return f"{y}; 0 is drawn at {LEAST_MARGIN}" if has_zero else y
 
@@ -96,7 +97,7 @@ def format_cell(value: object) -> str:
 
 
 def format_exactly(loss: Loss) -> str:
-    """A loss as a reader sees it, with its exact value if that differs."""
+    """A loss as shown to a reader, with its exact value if it differs."""
     return format_loss(loss) if is_shown_exactly(loss) else f"{format_loss(loss)} (exactly {loss})"
 
 
