@@ -1,8 +1,8 @@
 """The assets `ledger` and `composition`.
 
 They show the ledger's entries, and a population's releases side by side with their composition, in tables with losses
-both exact and rounded up to 4 decimals. `comparison` computes them. The charge and the draw write to the ledger, which
-is in `resources.ledger`.
+both exact and rounded up to 4 decimals. `comparison` computes the compositions. The charge and the draw write to the
+ledger, which is in `resources.ledger`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ from resources.warehouse import Session, Warehouse
 
 LEDGER_KEY = dg.AssetKey(["ledger"])
 LEDGER_GROUP = "ledger"
-"""The group of the ledger and of all compositions. They follow every release, and none of them follows from them."""
+"""The group of the ledger and of all compositions. They depend on every release, and no release depends on them."""
 COMPOSITION = "composition"
 _AT_FIRST = dg.AutomationCondition.initial_evaluation() & dg.AutomationCondition.any_deps_match(
     ~dg.AutomationCondition.missing() | dg.AutomationCondition.will_be_requested()
@@ -41,9 +41,9 @@ _AT_FIRST = dg.AutomationCondition.initial_evaluation() & dg.AutomationCondition
 WHEN_CHARGED = (
     dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing()) | _AT_FIRST
 ).with_label("when a release was charged or drawn")
-"""Ledger and compositions are brought up to date after every charge and draw of any release, instead of in each
-release's job: a job would depend on the charges of all other releases, also of those that were never made. At its first
-tick, the sensor brings them up to date with what was charged before."""
+"""Ledger and compositions are updated after every charge and draw of any release, instead of in each release's job,
+which would depend on the charges of all other releases, even of releases that were never made. At its first tick, the
+sensor updates them with earlier charges."""
 _ENTRY = pa.schema([(field.name, pa.int64() if field.name == "sequence" else pa.string()) for field in fields(Entry)])
 ENTRIES = Table(Zone.PUBLIC, "ledger", "entries")
 
@@ -165,7 +165,7 @@ def build_composition(population: Population) -> dg.AssetsDefinition:
 
 
 def build_composition_checks(population: Population) -> list[dg.AssetChecksDefinition]:
-    """The blocking checks of `composition`: the cap, the chain of the ledger, and the tables that are shown."""
+    """The blocking checks of `composition`: the cap, the chain of the ledger, and the public tables."""
     tables = list(make_tables(population.name, compare(())))
     build = partial(_build_check, dg.AssetKey([population.name, COMPOSITION]))
     return [
@@ -184,7 +184,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
 
 
 def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
-    """The blocking checks of `ledger`: the chain with its anchor, and the table that is shown."""
+    """The blocking checks of `ledger`: the chain with its anchor, and the public table."""
     return [
         _build_check(
             LEDGER_KEY,
@@ -275,10 +275,11 @@ def _describe_loss(loss: Loss) -> dict[str, object]:
 def find_unlike_tables(
     warehouse: Warehouse, entries: Sequence[Entry], populations: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """The public tables that do not show an intact ledger: those that were altered, and those that only lag behind, or
-    lack beside others.
+    """The public tables that differ from an intact ledger, as sentences: altered tables, and tables that only lag
+    behind or are missing although others exist.
 
-    Compositions of all populations are compared, also of such as are not among `populations`, whose tables may lack.
+    The compositions of all populations are compared. Tables of populations that are not among `populations` may be
+    missing.
     """
     altered: list[str] = []
     lagging: list[str] = []
@@ -291,7 +292,7 @@ def find_unlike_tables(
         if shown:
             lagging += [f"{table} is not there; {_UPDATE}" for table in expected if table not in shown]
         for table in shown:
-            # With the types of its columns: 1 equals 1.0.
+            # Compared with the types of columns, because 1 equals 1.0.
             stored, counts = session.arrow("warehouse/all", source=table), range(len(entries), -1, -1)
             count = next((count for count in counts if stored.equals(_make_table(table, entries[:count]))), None)
             name = show_line(str(table))
@@ -307,14 +308,14 @@ _UPDATE = "the job budget brings it up to date"
 
 
 def _list_compositions(session: Session) -> list[Table]:
-    """What the tables of a composition would be in each schema but those of releases, whose names join two. DuckDB does
-    not list its own schema `main`, which can have tables too."""
+    """The tables that a composition would have in each schema, except the schemas of releases, whose names join two.
+    DuckDB does not list its own schema `main`, which can have tables too."""
     schemas = (schema for schema in {"main", *session.schemas(Zone.PUBLIC)} if schema and "__" not in schema)
     return [table for schema in sorted(schemas) for table in make_tables(schema, compare(()))]
 
 
 def _make_table(table: Table, entries: Sequence[Entry]) -> pa.Table:
-    """The rows of a table that shows these entries: of the ledger, or of a composition, in its population's schema."""
+    """The rows of a table for these entries: the ledger's table, or a composition's in its population's schema."""
     if table == ENTRIES:
         return pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
     return make_tables(table.schema, compare(of_population(entries, table.schema)))[table]
@@ -331,8 +332,8 @@ def _find_differences(warehouse: Warehouse, tables: Sequence[Table], entries: Se
 
 
 def find_cap_problems(dataset: DatasetDeclaration, reading: Reading) -> list[str]:
-    """The problems if the charges to a dataset's population exceed its cap, or some are infinite and none may be; of a
-    public or synthetic dataset, if its records were ever charged as confidential ones."""
+    """The problems if the charges to a dataset's population exceed its cap, or some are infinite although none may be;
+    for a public or synthetic dataset, if its records were ever charged as confidential ones."""
     own = [entry for entry in reading.require_intact() if (entry.kind, entry.dataset) == (RESERVE, dataset.name)]
     if own and (dataset.public or dataset.synthetic):
         contents = tuple(content for entry in own for content in entry.parse_details().contents)

@@ -1,7 +1,7 @@
 """A picture of a population's releases side by side, as PNG bytes: bars, and the cap.
 
-Each total has a panel with a bar for each release that it counts, one after the other up to the sum. `comparison`
-computes what is drawn here; the figures, what a total leaves out, the invariants and all explanations are in `page`.
+Each total has a panel with a bar for each release that it counts, one after another up to the sum. `comparison`
+computes the values; the figures, the charges left out of a total, the invariants and all explanations are in `page`.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _SMALL, _HEAD = 8.5, 10.5
 _LINE = 0.155
 """The height of a line of labels, in inches."""
 _LABEL, _HEADING, _FOOTER = 30, 62, 100
-"""How many letters a line of a label, of a title, and of the footer has."""
+"""The most letters in a line of a label, of a title, and of the footer."""
 _BEYOND = 1.04
 """The ratio of the axis to the longest bar or the cap."""
 
@@ -63,7 +63,7 @@ class _Panel:
 
     @cached_property
     def rows(self) -> list[_Row]:
-        """A row for each release and kind of loss that counts; those that are converted together come last.
+        """A row for each release and kind of loss that counts; rows that are converted together come last.
 
         The ε that releases contribute together is divided among their bars in proportion to their ρ.
         """
@@ -108,7 +108,7 @@ def draw_comparison(budget: Budget, title: str) -> bytes:
         PNG bytes, 1080 pixels wide.
 
     Raises:
-        ValueError: if nothing was charged.
+        ValueError: if there are no charges.
     """
     if not budget.charges:
         raise ValueError("there is no charge to draw")

@@ -1,8 +1,8 @@
-"""A population's releases side by side: what was charged for each, and what each charge contributes to which total.
+"""A population's releases side by side: the charges of each, and the contribution of each charge to each total.
 
 This module computes values from ledger entries. `mechanisms.accounting` composes losses, `view` and `remarks` describe
-the comparison, and `charts` draws it. The form is that of Bailie, Gong and Meng, Table 4: different flavors stand side
-by side, and only what composes is added.
+the comparison, and `charts` draws it. The form follows Bailie, Gong and Meng, Table 4: different flavors stand side by
+side, and only losses that compose are added.
 """
 
 from collections import Counter
@@ -28,18 +28,18 @@ _IMPLIED_BY = {
         "which blocks have a housing unit or group quarters, and the places they lie in",
     ),
 }
-"""By invariant, in the words of the mechanisms, those from which it follows."""
+"""By invariant, in the words of the mechanisms, the invariants that imply it."""
 
 
 @dataclass(frozen=True)
 class Charge:
-    """A reservation, and the entries that settle and withdraw it, if there are such.
+    """A reservation, and the entries that settle and withdraw it, if there are any.
 
     Attributes:
-        release: the release that was charged; with its dataset, if charges of several datasets are listed.
+        release: the charged release; with its dataset, if charges of several datasets are listed.
         latest: whether the release has no later charge.
         edition: the number of the draw's edition; None if the draw was not made.
-        copies: the `copies` of its dataset, as they are declared now.
+        copies: the `copies` of its dataset, as declared now.
     """
 
     entry: Entry
@@ -68,7 +68,7 @@ class Charge:
 
     @property
     def different_people(self) -> str:
-        """Why the records are about different people than those of another population; "" if nothing made one ask."""
+        """Why the records are about different people than another population's; "" if no reason was needed."""
         return self.entry.parse_details().authorization.get(DIFFERENT_PEOPLE, "")
 
 
@@ -117,7 +117,7 @@ class Comparison:
 
     @cached_property
     def invariants(self) -> dict[str, tuple[str, ...]]:
-        """Every invariant in words, with all releases that held it in any of their charges."""
+        """Each invariant in words, with all releases that held it in any of their charges."""
         holders: dict[str, dict[str, None]] = {}
         for charge in self.charges:
             for words in charge.specification.flavor.multiverse:
@@ -130,7 +130,7 @@ class Comparison:
         return frozenset(release for words in implying for release in self.invariants.get(words, ()))
 
     def bound_by_curve(self, total: Total) -> Decimal | None:
-        """ε of a total in (ε, δ) by the exact curve of all noise that the ledger knows; None if that is not less."""
+        """ε of a total in (ε, δ) by the exact curve of all noise recorded in the ledger; None if it is not less."""
         if not isinstance(total.loss, ApproximateLoss):
             return None
         counted = [share.charge.specification for share in self.list_shares(total) if share.loss is not None]
@@ -143,8 +143,8 @@ class Comparison:
         return tuple(_share(charge, total) for charge in self.charges)
 
     def list_shares_of_cap(self, cap: Loss) -> tuple[Share, ...]:
-        """The contribution of each charge to the sum that is compared with a cap; all finite ones must count. Under a
-        cap on the curve, there is no sum, and no share."""
+        """The contribution of each charge to the sum that is compared with a cap; all finite charges must count. A cap
+        on the curve has no sum, and so no shares."""
         if isinstance(cap, CurveLoss):
             return ()
         return tuple(
@@ -161,7 +161,7 @@ def compare(entries: Sequence[Entry]) -> Comparison:
 
 
 def list_charges(entries: Sequence[Entry], copies: Mapping[str, int] | None = None) -> tuple[Charge, ...]:
-    """The charges of an intact ledger, or of a part of one, in order; `copies` are those of datasets, by name."""
+    """The charges of an intact ledger, or of a part of one, in order; `copies` has each dataset's copies by name."""
     reserved = [entry for entry in entries if entry.kind == RESERVE]
     settled = {entry.draw_id: entry for entry in entries if entry.kind == SETTLE}
     withdrawn = {entry.draw_id: entry for entry in entries if entry.kind == WITHDRAW}

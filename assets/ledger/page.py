@@ -1,8 +1,8 @@
 """The pages of the assets `ledger` and `composition`: the rows of `view` as metadata.
 
 The first lists spending, randomness and the rest of each cap; the second compares a population's releases. A table of
-more than four columns does not fit on a page, so that a row's facts are in several tables: the number of the charge, or
-the release, connects them.
+more than four columns does not fit on a page, so a row's facts are in several tables, which the number of the charge or
+the release connects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from resources.chain import Entry
 REPLAY = "replay"
 LATEST = 40
 _AT_ONCE = 20
-"""How many evaluations of a check are read at a time."""
+"""The number of evaluations of a check read at a time."""
 
 _BUDGET = {
     "of": "Population; a population with several datasets has a row for each of them too",
@@ -88,7 +88,7 @@ _RELEASES = {
 def describe_ledger(
     entries: Sequence[Entry], populations: Iterable[Population], replays: Mapping[str, str]
 ) -> dict[str, dg.MetadataValue | str]:
-    """The metadata of an intact ledger, with the last replays by draw id; what is asked first comes first."""
+    """The metadata of an intact ledger, the most important first; `replays` are the last replays by draw id."""
     budgets = view.list_budgets(entries, populations)
     charges = {charge.entry.sequence: charge for budget in budgets.values() for charge in budget.charges}
     rows = view.list_charge_rows(budgets.values(), replays, LATEST)[::-1]
@@ -165,7 +165,7 @@ def describe_invariants(comparison: Comparison) -> dg.MetadataValue:
 
 
 def _list_lines(lines: Iterable[str]) -> dg.MetadataValue:
-    """An item of a list for each line, whatever a person wrote into it."""
+    """An item of a list for each line, with Markdown escaped, since persons wrote parts of it."""
     return dg.MetadataValue.md("\n".join(f"- {escape_markdown(line)}" for line in lines))
 
 
@@ -192,8 +192,8 @@ def _describe_charge(charge: Charge) -> str:
 def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> dict[str, str]:
     """By draw id, when the draw was last replayed and with which result, as Dagster recorded it.
 
-    An evaluation names the draw that it repeated. If the last one could not even find out which draw that is, it has
-    failed for the draw that was repeated before.
+    An evaluation names the draw that it repeated. If the last evaluation failed before it could identify the draw, it
+    counts as a failure for the draw repeated before.
     """
     replays: dict[str, str] = {}
     for key in draws:
@@ -213,7 +213,7 @@ def _list_evaluations(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> 
     """The evaluations that runs made of a check, the latest first.
 
     Reports by hand are ignored: anyone who can launch can make them, and they would hide a failed replay. Dagster lists
-    evaluations by when they were planned, and some are not made yet.
+    evaluations by the time they were planned, and some are not made yet.
     """
     cursor = None
     while records := instance.event_log_storage.get_asset_check_execution_history(check, _AT_ONCE, cursor):

@@ -17,8 +17,8 @@ class Population:
         datasets: its datasets, at least one, all with the same cap.
 
     Raises:
-        DeclarationError: if two datasets declare different caps, or only one of them asks before it is charged, or
-            allows releases without a finite loss.
+        DeclarationError: if two datasets declare different caps, or only one of them needs an authorization before it
+            is charged, or allows releases without a finite loss.
     """
 
     name: str
@@ -60,8 +60,8 @@ class Population:
 
 
 def group_populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...]:
-    """The populations of a deployment, in the order of their first datasets. Public datasets are not charged, and are
-    in none.
+    """The populations of a deployment, in the order of their first datasets. Public datasets are not charged and belong
+    to no population.
 
     Raises:
         DeclarationError: if two datasets of a population declare different caps, or a population has the name of a

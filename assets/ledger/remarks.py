@@ -1,4 +1,4 @@
-"""Sentences on a population's releases: what adds up, what does not, and why.
+"""Sentences on a population's releases: the losses that add up, those that do not, and why.
 
 They follow from specifications and totals alone. The texts are in `remarks.md`, and the figures come from `comparison`;
 `view` has the same facts as rows.

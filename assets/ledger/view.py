@@ -1,7 +1,7 @@
 """The facts of the ledger as plain rows: budgets, charges, entries, releases and totals.
 
-`page` prints them as metadata, and the command and the explorer as tables. `comparison` computes what a charge
-contributes to which total; `remarks` explains what adds up.
+`page` shows them as metadata; the command and the explorer show them as tables. `comparison` computes the contribution
+of each charge to each total; `remarks` explains which losses add up.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ AUTOMATIC = "the declaration: the dataset is charged automatically"
 AUTOMATICALLY = "automatic"
 """The same in a table."""
 FOR_CONTRIBUTOR = "for one contributor"
-"""The label of what `describe_contributor` returns."""
+"""The label of the text that `describe_contributor` returns."""
 NONE = "–"
 _BLOCKS = 10
 _MINUTES = len("2026-01-01T00:00")
@@ -73,8 +73,8 @@ class Budget:
 
     @property
     def total(self) -> Loss | None:
-        """The composition of the finite charges in the cap's output premetric, without a cap in that of the first; None
-        if there is none.
+        """The composition of the finite charges in the cap's output premetric, or without a cap in the first charge's;
+        None if they do not compose.
         """
         return self._composed[0]
 
@@ -85,7 +85,7 @@ class Budget:
 
     @property
     def excess(self) -> str:
-        """Why the charges are not known to stay within the cap; "" if they do."""
+        """Why the charges do not, or may not, stay within the cap; "" if they do."""
         if self.cap is None:
             return ""
         if self.total is None:
@@ -100,7 +100,7 @@ class Budget:
 
     @property
     def spent(self) -> str:
-        """The total without its δ, which the cap states, and ∞ next to it if a charge is infinite."""
+        """The total without its δ, which the cap states, followed by ∞ if a charge is infinite."""
         infinite = len(self.comparison.infinite)
         parts = []
         if infinite < len(self.charges) or not self.charges:
@@ -143,7 +143,7 @@ def find_budget(dataset: DatasetDeclaration, reading: Reading) -> Budget:
 
 
 def list_budgets(entries: Sequence[Entry], populations: Iterable[Population]) -> dict[str, Budget]:
-    """By name, the budgets of the declared populations, and of those that were charged and are no longer declared."""
+    """By name, the budgets of the declared populations, and of charged populations that are no longer declared."""
     budgets = {
         population.name: Budget(
             population.name,
@@ -157,7 +157,7 @@ def list_budgets(entries: Sequence[Entry], populations: Iterable[Population]) ->
         for population in populations
     }
     for entry in entries:
-        # Draws from public data are not charged; they would be if their dataset were declared confidential.
+        # Draws from public data are not charged; if their dataset were declared confidential, they would be.
         details = entry.parse_details()
         if entry.kind == RESERVE and not details.public and (name := details.population) not in budgets:
             budgets[name] = Budget(name, list_charges(of_population(entries, name)))
@@ -165,7 +165,7 @@ def list_budgets(entries: Sequence[Entry], populations: Iterable[Population]) ->
 
 
 def list_budget_records(reading: Reading, populations: Iterable[Population]) -> list[dict[str, Any]]:
-    """For each declared population: its datasets, cap, what was charged, and what remains. For scripts."""
+    """For each declared population: its datasets, cap, charges and remaining budget. For scripts."""
     populations = tuple(populations)
     budgets = list_budgets(() if reading.problems else reading.entries, populations)
     unknown = {"beside": "", "contributor": "", "charged": "unknown: the ledger is not intact", "left": "unknown"}
@@ -246,9 +246,9 @@ def list_charge_rows(
     """A row for each charge, in the order of the ledger.
 
     Args:
-        budgets: those of the populations whose charges are listed.
+        budgets: the budgets of the populations whose charges are listed.
         replays: by draw id, when the draw was last replayed and with which result.
-        most: so many of the latest charges; None for all.
+        most: the number of latest charges to list; None for all.
     """
     pairs = [(charge, budget) for budget in budgets for charge in budget.charges]
     pairs.sort(key=lambda pair: pair[0].entry.sequence)
@@ -274,7 +274,7 @@ def list_charge_rows(
 
 def _describe_replay(charge: Charge, replays: Mapping[str, str]) -> str:
     if not charge.settled:
-        # The check that repeats draws fails until this one is made, which `not drawn` says already.
+        # The check that repeats draws fails until this draw is made, which `not drawn` shows already.
         return NONE
     return "impossible" if charge.custody == "ephemeral" else replays.get(charge.entry.draw_id, "none seen")
 
@@ -337,7 +337,7 @@ def list_total_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def list_invariant_rows(comparison: Comparison) -> list[dict[str, str]]:
-    """A row for each invariant: the releases that hold it, and those of which only an earlier charge held it."""
+    """A row for each invariant: the releases that hold it, and the releases that held it only in an earlier charge."""
     latest = {charge.release: charge.specification.flavor.multiverse for charge in comparison.latest}
     return [
         {
@@ -355,7 +355,7 @@ def list_counted(shares: Iterable[Share]) -> list[str]:
 
 
 def draw_share(share: float) -> str:
-    """A share as a bar of ten blocks and a percentage. Only nothing has no block, and only all of it has ten."""
+    """A share as a bar of ten blocks and a percentage. Only 0 has no block, and only 1 has ten."""
     blocks = _BLOCKS if share >= 1 else min(_BLOCKS - 1, max(round(_BLOCKS * share), 1 if share > 0 else 0))
     percent = "under 1" if 0 < share < 0.01 else "over 99" if 0.99 < share < 1 else f"{100 * share:.0f}"
     return f"{'█' * blocks}{'░' * (_BLOCKS - blocks)} {keep_together(percent)}\u00a0%"
