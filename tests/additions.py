@@ -1,8 +1,8 @@
-"""What a DuckDB file can carry besides columns with values, and what a value can be altered to that it could hide.
+"""Objects that a DuckDB file can have besides columns with values, and altered values that they could hide.
 
-Whoever can write a public zone makes such additions and alterations (`tests/resources/test_additions.py`,
+An attacker who can write a public zone could make such additions and alterations (`tests/resources/test_additions.py`,
 `tests/faults/attacks.py`). There are one or more for each kind that the catalog functions of DuckDB list, and some for
-what no function lists: the order of rows, their compression, the history of a table.
+features that no function lists: the order of rows, their compression, the history of a table.
 """
 
 import random
@@ -28,7 +28,7 @@ CARRIED = {
     "duckdb_types": "type_oid type_name type_size logical_type type_category comment tags internal labels",
     "duckdb_views": "view_name view_oid comment tags internal temporary column_count sql is_bound",
 }
-"""The catalog functions that list what a database carries, and their columns, but for those that name the place."""
+"""The catalog functions that list a database's content, and their columns, except those that name the place."""
 
 OF_A_SESSION = {
     *("duckdb_approx_database_count", "duckdb_connection_count", "duckdb_coordinate_systems", "duckdb_databases"),
@@ -37,7 +37,8 @@ OF_A_SESSION = {
     *("duckdb_prepared_statements", "duckdb_profiling_settings", "duckdb_secret_types", "duckdb_secrets"),
     *("duckdb_settings", "duckdb_table_sample", "duckdb_temporary_files", "duckdb_variables"),
 }
-"""Those that list what a session or DuckDB itself has. A sample of a table is read by `duckdb_table_sample` alone."""
+"""The functions that list objects of a session or of DuckDB itself. A sample of a table is read by
+`duckdb_table_sample` alone."""
 
 PLACE = {f"{of}_{what}" for of in ("database", "schema", "table") for what in ("name", "oid")}
 
@@ -54,7 +55,7 @@ class Place:
 
     @classmethod
     def choose(cls, connection: duckdb.DuckDBPyConnection, rng: random.Random, schema: str, table: str) -> "Place":
-        """A column of a table of the database `public`, whose schema is that of what is created from then on."""
+        """A column of a table of the database `public`, whose schema becomes the default for new objects."""
         connection.execute(f'USE public."{schema}"')
         columns = [row[0] for row in connection.execute(f'DESCRIBE "{table}"').fetchall()]
         return cls(connection, f'public."{schema}"', f'"{table}"', f'"{rng.choice(columns)}"', rng)
@@ -90,7 +91,7 @@ class Place:
             return False
 
     def draw(self, text: str) -> str:
-        """One of the results of a query about what DuckDB itself has."""
+        """One of the results of a query about DuckDB's own objects."""
         return self.rng.choice(known_to_duckdb(text))
 
     def make_again(self, change: str = "", *constraints: str) -> str:
@@ -107,11 +108,11 @@ class Place:
         return f"ALTER TABLE {self.table} ALTER {self.column} TYPE {kind}"
 
     def replace(self, rows: str) -> str:
-        """Statements that make the table again from what a query says of it."""
+        """Statements that make the table again from a query's result about it."""
         return f"CREATE OR REPLACE TABLE {self.table} AS {rows.format(table=self.table, column=self.column)}"
 
     def show(self, query: str) -> str:
-        """Statements that put a view in the place of the table, which is kept under another name."""
+        """Statements that put a view in place of the table, which is kept under another name."""
         columns = ", ".join(f"a.{name}" for name in self.columns)
         shown = query.format(columns=columns, kept=f"{self.schema}.kept", column=self.column)
         return f"ALTER TABLE {self.table} RENAME TO kept; CREATE VIEW {self.table} AS {shown}"
@@ -135,7 +136,8 @@ LIKE_ERRORS = [
     "canceling statement due to",
     "Transaction conflict",
 ]
-"""Names that an error quotes, and that made it one of a lost server, which no gate takes for a finding."""
+"""Names that an error quotes, and that made it look like the error of a lost server, which no gate takes for a
+finding."""
 
 ODD_NAMES = ["more", "a b", "a\nb", "a\u202eb", "", "x" * 300, "public", "drаw", "=1+1"]
 """Names of further tables: no words, another table's with a Cyrillic letter, a formula."""
@@ -383,7 +385,7 @@ ADDITIONS: dict[str, tuple[str, Callable[[Place], str]]] = {
         ),
     ),
 }
-"""What a database can carry: the function that lists it, and how it gets there."""
+"""The objects that a database can have: the function that lists them, and the statements that add them."""
 
 LIES = {
     "none": "{column}",
@@ -420,11 +422,11 @@ LIES = {
     "list with nothing in it": "list_append({column}[:-2], NULL)",
     "no list": "[]",
 }
-"""What a value is altered to, such that some addition could hide it."""
+"""Altered values that some addition could hide."""
 
 
 def listed(connection: duckdb.DuckDBPyConnection, function: str) -> list[tuple[object, ...]]:
-    """What a catalog function lists of the zone."""
+    """The rows of a catalog function about the zone."""
     if not function:
         return []
     names = [name for name in CARRIED[function].split() if not name.endswith("oid")]

@@ -1,8 +1,8 @@
 """A small deployment for tests: a dataset and a release on it, in separate files, run through Dagster.
 
-This module holds what the tests of all kinds of release share, and the deployment of a release by permutation swapping.
-`phsafe_deployments` and `topdown_deployments` hold the others. Nothing is mocked: CSV files, DuckDB files and the
-Dagster instance are real.
+This module has the helpers that the tests of all kinds of release share, and the deployment of a release by permutation
+swapping. `phsafe_deployments` and `topdown_deployments` have other deployments. There are no mocks: CSV files, DuckDB
+files and the Dagster instance are real.
 """
 
 import csv
@@ -105,7 +105,7 @@ class Deployment(Generic[R]):
     definitions: dg.Definitions
     instance: dg.DagsterInstance
     declared: str
-    """All declarations, as text that tells any two deployments of different declarations apart."""
+    """All declarations, as a text that differs between deployments of different declarations."""
     authorization: Mapping[str, str] | None = None
     """The configuration that runs give to the release's charge, if any."""
     reached: dict[str, str] = field(default_factory=dict)
@@ -127,10 +127,10 @@ class Deployment(Generic[R]):
         return self.run_assets(*map(self.key, stages), raise_on_error=raise_on_error, checks=checks)
 
     def reach(self, *stages: str) -> None:
-        """Have the files as after a run of these stages, or of all: copied from a first run of another test, if any.
+        """Provide the files as after a run of these stages, or of all: copied from a first run of another test, if any.
 
-        The Dagster instance then has no events of it; `versions` knows the data versions. Where something ran already,
-        and of a lake, whose tables lie elsewhere, nothing is copied.
+        The Dagster instance then has no events of it; `versions` knows the data versions. Files are not copied after an
+        earlier run, or for a lake, whose tables are elsewhere.
         """
         if (self.root / "warehouse").exists() or self.context.warehouse.lake:
             self.run(*stages)
@@ -203,7 +203,7 @@ class Deployment(Generic[R]):
         return others.get(stage) or self.release.key(stage)
 
     def published(self) -> dict[str, bytes]:
-        """The files of the published edition by name; empty if nothing is published."""
+        """The files of the published edition by name; empty without a publication."""
         folder = self.release.folder
         files = [path for path in sorted(folder.iterdir()) if path.is_file()] if folder.exists() else []
         return {path.name: path.read_bytes() for path in files}
@@ -268,7 +268,7 @@ TO_PUBLICATION = ("cef", "invariants", "charge", "swapped", "tables", "publicati
 
 
 SHOWN = ("ledger", "composition")
-"""The pages of the budget, which a publication does without, but whose checks `failed_checks` runs too."""
+"""The pages of the budget, which a publication does not need, but whose checks `failed_checks` runs too."""
 
 
 def small_dataset(root: Path, *, with_persons: bool = False, **changes: Any) -> DatasetDeclaration:
@@ -290,7 +290,7 @@ def small_dataset(root: Path, *, with_persons: bool = False, **changes: Any) -> 
 def deploy(
     root: Path, dataset: DatasetDeclaration, component: ReleaseComponent, *beside: ReleaseComponent
 ) -> Deployment[Any]:
-    """A deployment of a dataset and its releases, with resources below its folder; nothing has run yet.
+    """A deployment of a dataset and its releases, with resources below its folder, before any run.
 
     Args:
         root: the folder.
@@ -347,7 +347,7 @@ def small_deployment(
     units: Sequence[Mapping[str, Any]] | None = None,
     **changes: Any,
 ) -> Deployment[SwappingRelease]:
-    """A small deployment whose source files are written; nothing has run yet.
+    """A small deployment with its source files, before any run.
 
     Args:
         root: a new or empty folder, or one with the files of another small deployment, which is then continued.

@@ -1,7 +1,7 @@
 """A PostgreSQL server for tests, with a database for each test, and the roles of a ledger.
 
-`server` starts it once; it listens on a socket in a folder of its own and trusts whoever says to be a role, unless the
-role is `locked`, which has a password. Every database is a copy of one that the owner has migrated.
+`server` starts it once; it listens on a socket in its own folder and trusts every claimed role, except `locked`, which
+has a password. Every database is a copy of a database that the owner has migrated.
 """
 
 import os
@@ -44,7 +44,7 @@ class Database:
     name: str
 
     def environment(self, role: str = CHARGER) -> dict[str, str]:
-        """What libpq needs to log in as a role."""
+        """The settings with which libpq logs in as a role."""
         return {"PGHOST": self.folder, "PGDATABASE": self.name, "PGUSER": role, "PGPORT": "5432"}
 
     def run(self, text: str, values: Any = None, role: str = SUPERUSER, acting: str = "") -> list[tuple[Any, ...]]:
@@ -73,7 +73,7 @@ class Server:
         return self._copy(TEMPLATE)
 
     def copy(self, database: Database) -> Database:
-        """A database with everything that another one has, to which nobody is connected."""
+        """A copy of a database, which must have no connections."""
         return self._copy(database.name)
 
     def _copy(self, template: str, name: str = "") -> Database:
@@ -90,7 +90,7 @@ class Server:
         subprocess.run(command, user=owner, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def prepare(self) -> None:
-        """Make the roles and the database that others are copies of. What is written need not outlive a crash."""
+        """Make the roles and the database that others are copied from. The data need not survive a crash."""
         self.administration.run("ALTER SYSTEM SET fsync = off")
         self.administration.run(_ROLES)
         rules = Path(self._folder) / "pg_hba.conf"
@@ -105,7 +105,7 @@ class Server:
 
 @contextmanager
 def logged_in(environment: Mapping[str, str]) -> Iterator[None]:
-    """Let libpq have this environment and nothing else of its own."""
+    """Give libpq only this environment."""
     others = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     with mock.patch.dict(os.environ, others | dict(environment), clear=True):
         yield
@@ -125,7 +125,7 @@ def server() -> Iterator[Server]:
         made.prepare()
         yield made
     finally:
-        # At once: an orderly end first writes what is removed right after.
+        # Immediately: an orderly end first writes data that is removed right after.
         made.control("-m", "immediate", "stop")
         # The server removes its file a moment before its process ends, and the library then stops it once more.
         process.wait(60)

@@ -1,7 +1,7 @@
-"""Deployments that tests share: what a first run leaves behind is made once for all test processes, and copied.
+"""Deployments that tests share: the files of a first run are made once for all test processes, and copied.
 
-Only what follows from source files, declarations and stages is shared: a test that patches code, or needs the events of
-a run, runs the stages itself.
+Only results of source files, declarations and stages are shared: a test that patches code, or needs the events of a
+run, runs the stages itself.
 """
 
 import fcntl
@@ -15,10 +15,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 VARIABLE = "STIRRED_TEST_TEMPLATES"
-"""Names the folder of the templates to all processes of a session."""
+"""The environment variable with the folder of the templates, for all processes of a session."""
 
 MASTER_KEY = "STIRRED_TEST_MASTER_KEY"
-"""Holds the master key of test deployments, if a test gives one."""
+"""The environment variable with the master key of test deployments, if a test sets one."""
 
 
 @contextmanager
@@ -32,11 +32,11 @@ def template_folder() -> Iterator[None]:
 
 
 def reuse(root: Path, declared: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
-    """Copy what `make` leaves in a folder that has only source files, and return what it returns, if it ran before.
+    """Copy the files of `make` into a folder that has only source files, and return its result, if it ran before.
 
     Args:
-        root: the folder; whatever `make` writes lies below it.
-        declared: what the outcome depends on beside the files and a given master key; it may name the folder.
+        root: the folder; all files that `make` writes are below it.
+        declared: the other inputs of the outcome besides the files and a given master key; it may name the folder.
         make: runs if no process of this session ran it with the same files and declarations.
     """
     if VARIABLE not in environ:

@@ -1,8 +1,8 @@
 """The services of `deploy/compose.yaml`, run without containers: PostgreSQL, SeaweedFS, and processes of Stirred.
 
-Every process has the environment that the compose file gives its service, and no other variable but PATH and the like;
-paths, hosts and ports of containers are replaced by those of this machine. PostgreSQL listens on TCP and asks everybody
-for a password. The project is a copy with a small census and one release.
+Every process has the environment that the compose file gives its service, and no other variables except PATH and the
+like; paths, hosts and ports of containers are replaced by those of this machine. PostgreSQL listens on TCP and requires
+a password from every role. The project is a copy with a small census and one release.
 """
 
 import os
@@ -61,7 +61,7 @@ def copy_project(folder: Path, release: str, households: int) -> Path:
     for copied in ("pyproject.toml", "dagster.yaml"):
         shutil.copy(ROOT / copied, folder)
     defs = folder / "orchestration" / "defs"
-    # The hypercubes of one folder are releases of their own, whose names begin with it.
+    # The hypercubes of one folder are separate releases, whose names begin with the folder's.
     (declared_in,) = (path.name for path in (defs / dataset).iterdir() if path.is_dir() and name.startswith(path.name))
     read = re.findall(r"(?:detail|consistent_with|of): (\w+)", (defs / dataset / declared_in / "defs.yaml").read_text())
     for path in [*defs.iterdir(), *(defs / dataset).iterdir()]:
@@ -83,7 +83,7 @@ class DatabaseServer:
     Attributes:
         log: its log.
         control: `pg_ctl` with the server's folder and options, as a command.
-        user: whom it runs as; None for the user of this process.
+        user: the user that runs it; None for the user of this process.
     """
 
     log: Path
@@ -101,12 +101,12 @@ class Cluster:
     """A running deployment.
 
     Attributes:
-        root: the folder of everything that it writes.
+        root: the folder of all files that it writes.
         project: the copy of the project.
         secrets: the folder of secrets.
         database: the PostgreSQL server.
         storage: the S3 server.
-        replaced: hosts, ports and folders of the containers, and what is in their place here.
+        replaced: hosts, ports and folders of the containers, with their replacements here.
         running: the processes of services, by name.
         at_once: the number of runs at once.
     """
@@ -141,7 +141,7 @@ class Cluster:
         return given | own | {"DAGSTER_HOME": str(home), "PYTHONPATH": str(self.project), "PYTHONWARNINGS": "ignore"}
 
     def command(self, service: str) -> list[str]:
-        """What a service runs."""
+        """The command of a service."""
         words = compose()["services"][service]["command"]
         return [str(self.project / "deploy" / "entrypoint.sh"), *map(self._here, words)]
 
@@ -153,7 +153,7 @@ class Cluster:
         return value
 
     def start(self, service: str) -> subprocess.Popen[bytes]:
-        """Start a service. What it prints is appended to a log of its own."""
+        """Start a service. Its output is appended to its own log."""
         with self.log(service).open("ab") as log:
             self.running[service] = subprocess.Popen(
                 self.command(service),
@@ -166,7 +166,7 @@ class Cluster:
         return self.running[service]
 
     def run(self, service: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the place of a service until it ends, or without words that of the service."""
+        """Run a command in place of a service until it ends; without words, the service's own command."""
         entry = str(self.project / "deploy" / "entrypoint.sh")
         done = subprocess.run(
             [entry, *words] if words else self.command(service),
@@ -231,10 +231,10 @@ class Cluster:
 
 
 def eventually(what: Callable[[], Any], seconds: float = 300) -> Any:
-    """What a function returns once it is true.
+    """The first true result of a function.
 
     Raises:
-        TimeoutError: if it does not become true.
+        TimeoutError: if no result is true in time.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -255,10 +255,10 @@ def programs_of_postgres() -> Path:
 def run_commands(
     name: str, secrets: Path, port: int, replaced: dict[str, str], **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the commands that the page of the cluster has after a mark, on servers of this machine without TLS.
+    """Run the commands after a mark on the page of the cluster, on servers of this machine without TLS.
 
     Args:
-        replaced: further words of the page, and what is in their place here.
+        replaced: further words of the page, with their replacements here.
         variables: of the environment. By default, it has the password of the administrator of the database.
     """
     page = (ROOT / "docs" / "how-to" / "cluster.md").read_text()
@@ -295,7 +295,7 @@ def database_server(secrets: Path, port: int, folder: Path | None = None) -> Ite
     try:
         roles = [str(programs / "psql"), "-X", "-q", "-h", str(sockets), "-U", "postgres", "-v", "ON_ERROR_STOP=1"]
         roles += ["-v", f"passwords={secrets / 'passwords'}", "-f", str(DEPLOY / "postgres" / "roles.sql"), "postgres"]
-        for _ in range(2):  # the second time changes nothing
+        for _ in range(2):  # the second run has no effect
             subprocess.run(roles, check=True)
         # As the container of the compose file does.
         password = (secrets / "passwords" / "postgres").read_text()
@@ -313,8 +313,8 @@ def database_server(secrets: Path, port: int, folder: Path | None = None) -> Ite
 def running_cluster(
     root: Path, release: str = RELEASE, households: int = 2000, database_folder: Path | None = None
 ) -> Iterator[Cluster]:
-    """Everything but the processes of Stirred is running, the ledger is made, and nothing was launched. What runs ends
-    with this process.
+    """A deployment with all services running except Stirred's, a new ledger, and no launches. The services end with
+    this process.
 
     Args:
         root: a new folder.
@@ -388,14 +388,14 @@ def answers(address: str) -> bool:
 
 
 def free_port() -> int:
-    """A port on which nothing listens."""
+    """A free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def begin_launch(cluster: Cluster, log: BinaryIO, release: str = RELEASE) -> subprocess.Popen[bytes]:
-    """The command that launches the release, and follows it; what it prints goes to the log.
+    """The command that launches the release, and follows it; its output goes to the log.
 
     It has the address of the webserver, and no other setting of the deployment.
     """
@@ -433,7 +433,7 @@ def process_of(instance: dg.DagsterInstance, run: str) -> int:
 
 
 def contents(published: Path) -> dict[Path, bytes]:
-    """The published files, without the times of charges and what follows from them, such as hashes of these files."""
+    """The published files, without the times of charges and data that depend on them, such as hashes of these files."""
     found = {path.relative_to(published): path.read_bytes() for path in published.rglob("*") if path.is_file()}
     certificates = b"".join(path.read_bytes() for path in published.rglob("certificate.json"))
     moving = set(re.findall(rb'"(?:recorded_at|entry_hash|checksums)": "([^"]+)"', certificates))
@@ -457,7 +457,7 @@ def contents(published: Path) -> dict[Path, bytes]:
 
 
 def rows(cluster: Cluster, services: str, query: str, service: str = "stirred_ledger") -> list[tuple[object, ...]]:
-    """What a query returns to whoever has a file of services."""
+    """The result of a query for a user with a file of services."""
     os.environ["PGSERVICEFILE"] = str(cluster.secrets / "services" / services)
     try:
         with psycopg.connect(f"service={service}") as connection:

@@ -1,7 +1,7 @@
 """The commands of the pages, word by word, in the deployment that the reader of the tutorial has published.
 
 One process runs all of the program's commands, so that its libraries are loaded once. Commands in `PARSED` start
-servers, take hours or need what a test does not have; of these, `test_reference` only checks that they can be given.
+servers, take hours or need resources that a test lacks; `test_reference` only checks that these parse.
 """
 
 import json
@@ -20,7 +20,7 @@ from orchestration.cli import UNAUTHORIZED
 DOCS = FOLDER.parent
 PAGES = {path.stem: path for path in (DOCS.parent / "README.md", *DOCS.rglob("*.md"), *DOCS.glob("how-to/*.md"))}
 TESTED = {"own-data", "choosing"}
-"""Pages of which other tests give the commands."""
+"""Pages whose commands other tests run."""
 PARSED = {
     "make ": "sets up the environment; continuous integration does",
     "source ": "the same",
@@ -42,7 +42,7 @@ PARSED = {
     "stirred new dataset data/usa_00012.xml": "a file of IPUMS",
     "stirred new dataset data/survey.sav": "a file of SPSS",
 }
-"""Beginnings of commands, with the reason why they are not run."""
+"""Beginnings of commands that are not run, with the reason."""
 
 _PROGRAM = """
 import json, os, sys
@@ -72,7 +72,7 @@ def shape(line: str) -> str:
 
 
 def without_demo(block: str) -> str:
-    """What a page shows, where `make demo`, which is not repeated here, has not made two ledger entries before."""
+    """The output on a page, as if `make demo`, which is not repeated here, had not made two ledger entries before."""
     return re.sub(r"(?<=ledger entry )\d+", lambda number: str(int(number[0]) - 2), block)
 
 
@@ -104,7 +104,7 @@ class Program:
         )  # fmt: skip
 
     def run(self, words: list[str]) -> tuple[int, str, str]:
-        """The exit code of a command, what it prints, and what it warns of."""
+        """The exit code of a command, its output, and its warnings."""
         assert self._process.stdin
         assert self._process.stdout
         print(json.dumps(words), file=self._process.stdin, flush=True)
@@ -116,7 +116,7 @@ class Program:
 
 
 class Office:
-    """Someone who follows the how-to pages in a deployment."""
+    """A reader who follows the how-to pages in a deployment."""
 
     def __init__(self, project: Path, environment: dict[str, str]) -> None:
         self.project, self.environment = project, environment
@@ -127,7 +127,7 @@ class Office:
         self.program = Program(project, environment)
 
     def types(self, command: str, code: int = 0, folder: str = ".") -> str:
-        """Give a command of a page, whose exit code must be `code`; returns what it prints."""
+        """Run a command of a page, whose exit code must be `code`; returns its output."""
         self.given.add(command)
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split = True
@@ -150,12 +150,12 @@ class Office:
         return said + warned
 
     def follows(self, page: str, block: int = 0, folder: str = ".") -> list[str]:
-        """Give the commands of a block that are run and were not given yet; returns what they print."""
+        """Run the commands of a block that are to be run and have not run yet; returns their output."""
         asked = [each for each in commands(blocks(page)[block]) if each not in self.given]
         return [self.types(each, folder=folder) for each in asked if not is_parsed(each)]
 
     def leaves(self) -> None:
-        """Go to a new place, which has the declarations alone."""
+        """Go to a new place, which has only the declarations."""
         for part in ("var", "published"):
             shutil.rmtree(self.project / part)
 
@@ -172,7 +172,7 @@ def is_parsed(command: str) -> bool:
 
 
 def follow_pages(project: Path, environment: dict[str, str]) -> None:
-    """Give the commands of all pages, in an order in which they work.
+    """Run the commands of all pages, in an order in which they work.
 
     Wrong pages: one with a command that is refused, or that needs a step which the page leaves out.
     """

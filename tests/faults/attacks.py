@@ -1,15 +1,15 @@
-"""Whoever can write the public zone and the published folders, but has no key: generated alterations.
+"""Generated alterations by an attacker who can write the public zone and the published folders, but has no key.
 
-Of the zone, a value of any table is altered, something is added of what a DuckDB file can carry (`tests.additions`),
-and hashes that need no key are made to fit; or its file is exchanged. Of the folders, any file is rewritten, moved,
-linked, or gets company. The release is then verified with its public key and audited, and its publication asked for.
+In the zone, a value of any table is altered, an object that a DuckDB file can have is added (`tests.additions`), and
+hashes that need no key are made to fit; or the file is replaced. In the folders, any file is rewritten, moved, linked,
+or joined by another. The release is then verified with its public key and audited, and its publication requested.
 
-A try costs half a CPU second: the release is published once, and each alteration is made to a copy, by a process that
-is forked from one with all definitions. It goes the way of a launch all the same. `publish` is what the step
-`publication` calls, with which every launch ends and which alone writes the published folder. It evaluates every gate
-on the stored tables itself, and rests on no check before it, but for kept verdicts: in every second try, all gates have
-kept theirs before the alteration, however quick they are. `verify` and `audit` are what the commands call. One try in
-60 launches the whole job through Dagster instead, with every step and blocking check.
+A try costs half a CPU second: the release is published once, and a process forked from one with all definitions makes
+each alteration to a copy. Still, a try takes the path of a launch. The step `publication`, which ends every launch and
+alone writes the published folder, calls `publish`. `publish` evaluates every gate on the stored tables itself, and
+relies on no earlier check except stored verdicts: in every second try, all gates, even quick ones, have stored their
+verdicts before the alteration. The commands call `verify` and `audit`. One try in 60 launches the whole job through
+Dagster instead, with every step and blocking check.
 """
 
 import os
@@ -57,18 +57,18 @@ Ask = Callable[[Deployment[Any]], None]
 
 
 CRASHES = (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT)
-"""How DuckDB ends a process that reads a file whose checksums are right, and whose blocks do not fit together. The
-launch or audit fails then, and publishes nothing."""
+"""The signals with which DuckDB ends a process that reads a file with correct checksums whose blocks do not fit
+together. The launch or audit then fails without publishing."""
 
 
 class NotMadeError(Exception):
-    """An alteration that cannot be made, or that changes nothing."""
+    """An alteration that cannot be made, or that has no effect."""
 
 
 @cache
 def published(folder: Path, name: str) -> Published:
-    """A release with an earlier edition, of another record, whose public zone is kept beside it. What it reads is
-    published with it, so that no later edition of that is there either."""
+    """A release with an earlier edition, of another record, whose public zone is kept beside it. The releases that it
+    reads are published with it, so that they have no later edition either."""
     root = prepared(folder, name).with_name("attacked")
     for place, changes in ((_earlier(root), {"guess": 1}), (None, {})):
         ended = in_child(lambda changes=changes: _launch_and_show(deployment(root, name, **changes)))  # type: ignore[misc]
@@ -94,7 +94,7 @@ def _earlier(root: Path) -> Path:
 
 def attacked(release: Published, seed: int, chosen: str = "") -> tuple[str, list[str]]:
     """The first alteration of a seed that can be made, or the first of a chosen kind: an addition, an exchange of the
-    zone, or what is done to files. Returns its words, and what was wrong; no words if 100 could not be made."""
+    zone, or an alteration of files. Returns its words, and the errors; no words if 100 could not be made."""
     for attempt in range(100):
         # Once for each process, before it forks.
         _original(release.root)
@@ -109,7 +109,7 @@ def attacked(release: Published, seed: int, chosen: str = "") -> tuple[str, list
 
 
 def told(ended: Ended) -> tuple[str, list[str]]:
-    """What a process says that judged an alteration; one that did not end by itself counts as wrong."""
+    """The judgment of a process on an alteration; a process that did not end by itself counts as wrong."""
     words, wrong = ended.answer or ("something", [f"it ended with {ended.status}: {ended.error}"])
     return words, wrong
 
@@ -127,7 +127,7 @@ def _attack(release: Published, root: Path, rng: random.Random, seed: int, chose
         every = [_alter_zone, _exchange_tables, _exchange_zone, _alter_folder, _alter_both]
         alter = rng.choices(every, [9, 2, 2, 5, 2])[0]
     read, (published, content) = read_by(here), _original(release.root)
-    # Gates and audit of this release look at no table of one that it reads.
+    # Gates and audit of this release read no table of a release that it reads.
     own = {name: digest for name, digest in content.items() if name.split(".")[1] not in read}
     return judge(here, lambda: alter(release, root, rng, read), lambda: _content(root), (published, own), ask)
 
@@ -149,12 +149,12 @@ def judge(
     original: tuple[Mapping[str, str], Mapping[str, str]],
     ask: Ask,
 ) -> tuple[str, list[str]]:
-    """Alter something, verify, audit, and ask for the publication. Returns the words of `alter`, and what was wrong.
+    """Make an alteration, verify, audit, and request the publication. Returns the words of `alter`, and the errors.
 
     Args:
         read_content: lists the tables of the public zone, with a hash of each.
         original: the published files, and the tables, before.
-        ask: asks for the publication, and raises if it is refused.
+        ask: requests the publication, and raises if it is refused.
     """
     words = alter()
     (published, content), folder, root = original, here.release.folder, here.root
@@ -196,7 +196,7 @@ def _without_copies(found: Mapping[str, str], own: str) -> dict[str, str]:
 
 
 def entries(folder: Path) -> dict[str, str]:
-    """Everything below a folder, whatever it is, but folders that have something in them."""
+    """All files of any type and all empty folders below a folder."""
     return {
         path.relative_to(folder).as_posix(): f"to {path.readlink()}"
         if path.is_symlink()
@@ -210,14 +210,14 @@ def entries(folder: Path) -> dict[str, str]:
 
 @cache
 def _original(root: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """What was published, and the tables of the public zone."""
+    """The published files, and the tables of the public zone."""
     published, content = in_child(lambda: (entries(root / "published"), _content(root))).answer
     return published, content
 
 
 @cache
 def _kept_verdicts(release: Published) -> Path:
-    """A folder of the verdicts of all gates, however quick they are, as they are kept in a copy of the release."""
+    """A folder of the verdicts of all gates, even quick ones, as stored in a copy of the release."""
     root, kept = release.copy(), release.root.with_name(f"verdicts-{os.getpid()}")
     here = deployment(root, release.name)
     find_verdicts(here.context.method, here.context.custody)
@@ -240,7 +240,7 @@ Alter = Callable[[Published, Path, random.Random, set[str]], str]
 
 
 def _alter_zone(release: Published, root: Path, rng: random.Random, read: set[str], words: str = "") -> str:
-    """Something is added to the public zone, and a value is altered."""
+    """An object is added to the public zone, and a value is altered."""
     with opened(root, "public") as connection:
         words = alter_rows(connection, rng, read, words)
     if words.startswith("nothing") and _content(root) == _original(release.root)[1]:
@@ -293,8 +293,8 @@ def _flip(path: Path, rng: random.Random, start: int, end: int) -> None:
 
 
 def _roll_back(path: Path, rng: random.Random) -> None:
-    """Of the two headers of a DuckDB file, the one before the last becomes the last: an earlier state of the file, of
-    whose blocks some may have been written again."""
+    """Of the two headers of a DuckDB file, the older one becomes the last: an earlier state of the file, some of whose
+    blocks may have been overwritten."""
     content = bytearray(path.read_bytes())
     numbers = [int.from_bytes(content[at : at + 8], "little") for at in HEADER_NUMBERS]
     at = HEADER_NUMBERS[int(np.argmin(numbers))]
@@ -320,7 +320,7 @@ def _forge_bounds(path: Path, rng: random.Random) -> None:
 
 
 def _plant_log(path: Path, rng: random.Random) -> None:
-    """Beside the file lies a log as DuckDB writes it, under one of the names that DuckDB gives to logs."""
+    """A log as DuckDB writes it, beside the file, under one of DuckDB's names for logs."""
     shutil.copy(path, copy := path.with_name("copy.duckdb"))
     with duckdb.connect(str(copy)) as connection:
         schema, table = rng.choice(names(connection))
@@ -358,7 +358,7 @@ EXCHANGES: Mapping[str, Callable[[Path, random.Random, Published], object]] = {
     "a folder instead of the file": lambda path, rng, release: (path.unlink(), path.mkdir()),
     "a pipe instead of the file": lambda path, rng, release: (path.unlink(), os.mkfifo(path)),
 }
-"""What is done to the file of the public zone."""
+"""The alterations of the public zone's file."""
 
 
 def _exchange_zone(release: Published, root: Path, rng: random.Random, read: set[str], words: str = "") -> str:
@@ -387,7 +387,7 @@ def _alter_folder(release: Published, root: Path, rng: random.Random, read: set[
 
 
 def _alter_both(release: Published, root: Path, rng: random.Random, read: set[str]) -> str:
-    """An altered zone, whose publication is gone or altered too, so that it is made anew."""
+    """An altered zone, whose publication is missing or altered too, so that it is made again."""
     words = rng.choice([_alter_zone, _exchange_tables])(release, root, rng, read)
     if rng.random() < 0.5:
         shutil.rmtree(deployment(root, release.name).release.folder)

@@ -1,9 +1,9 @@
-"""Values that nobody can mistake are planted in the confidential data, and searched for in everything that is left.
+"""Unmistakable values are planted in the confidential data, and searched for in everything that a release leaves.
 
-Planted are the keys of all records, in the census files numbers of twelve digits and in the small dataset texts; and in
-one scenario a text and a number where a code is expected. Left is everything in the deployment's folder, including
-Dagster's own storage and what the process printed, but for the source files and the confidential database. It is
-searched byte by byte in several encodings, and value by value in databases and Parquet files.
+The planted values are the keys of all records, which are numbers of twelve digits in the census files and texts in the
+small dataset, and in one scenario a text and a number in place of a code. The search covers all files in the
+deployment's folder, including Dagster's own storage and the process's output, except the source files and the
+confidential database. It goes byte by byte in several encodings, and value by value in databases and Parquet files.
 """
 
 import csv
@@ -27,10 +27,10 @@ from tests.faults import strace
 from tests.faults.releases import Child, in_child
 
 TEXT, NUMBER = "canary-5d1e7b", 7_316_204_958_317
-"""What is planted where a code is expected; texts of keys begin with `TEXT` too."""
+"""The values planted in place of codes; texts of keys begin with `TEXT` too."""
 
 KEYED = ("swapping", "phsafe", "topdown")
-"""The kinds of release in whose data values are planted."""
+"""The kinds of release with planted values in their data."""
 
 SCENARIOS = ("published", "over the cap", "refused files", "altered draw", "killed", "full disk")
 
@@ -53,17 +53,17 @@ def _deployment(root: Path, kind: str, scenario: str) -> Deployment[Any]:
 
 
 def planted(root: Path, kind: str) -> list[str]:
-    """The planted texts: the keys of all records in the source files, and what is planted in place of codes."""
+    """The planted texts: the keys of all records in the source files, and the values in place of codes."""
     with (root / "units.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     key = "serial" if kind == "swapping" else "MAFID"
-    # All keys of a kind begin alike, so a few of them and what they begin with are enough.
+    # All keys of a kind begin alike, so a few of them and their common beginning are enough.
     found = {row[key] for row in rows[::10]} | {TEXT, str(NUMBER)}
     return sorted(text for text in found if len(text) >= 12)
 
 
 def left(folder: Path, kind: str, scenario: str, label: str) -> tuple[bool, list[str]]:
-    """Let a release go well or badly, and search what is left. Returns whether it went as planned, and the finds."""
+    """Let a release succeed or fail, and search its remains. Returns whether it went as planned, and the finds."""
     root = folder / label
     root.mkdir()
     went = _WORK.get(scenario, _job)(root, kind, scenario)
@@ -148,7 +148,7 @@ def _finds(root: Path, texts: list[str]) -> Iterator[str]:
 
 
 def _forms(text: str) -> Iterator[bytes]:
-    """A text as it may stand in a file."""
+    """A text in the encodings that a file may have."""
     for encoding in ("utf-8", "utf-16-le", "utf-16-be"):
         yield text.encode(encoding)
     yield text.encode().hex().encode()

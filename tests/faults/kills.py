@@ -27,16 +27,16 @@ def at_effects(release: Prepared) -> list[strace.Effect]:
 
 
 def killed_before(release: Prepared, effect: strace.Effect, label: str) -> tuple[bool, list[str]]:
-    """Kill the work right before an effect. Returns whether it was killed, and what was wrong."""
+    """Kill the work right before an effect. Returns whether it was killed, and the errors."""
     place = release.copy(label)
     ended = strace.traced(lambda: release.work(place, release.name), *strace.killing(effect))
     return ended.status == -signal.SIGKILL, release.problems(place)
 
 
 def full_from(release: Prepared, effect: strace.Effect, label: str) -> tuple[bool, list[str]]:
-    """Let every write fail from an effect on. Returns whether the work was refused, and what was wrong.
+    """Let every write fail from an effect on. Returns whether the work was refused, and the errors.
 
-    A run that is not refused has lost nothing either: what failed was a copy of what was written before.
+    A run that is not refused has lost no data either: the failed write was a copy of an earlier one.
     """
     place = release.copy(label)
     ended = strace.traced(lambda: release.work(place, release.name), *strace.full(effect))
@@ -52,7 +52,7 @@ SAID_OF_A_FULL_DISK = ("No space left", "disk is full", "ENOSPC")
 class Steps:
     """Kills its process at the start of the n-th step of a job; without n it counts the steps.
 
-    `is_other` tells of each step whether what a kill at its start leaves differs from what one at the step before does.
+    `is_other` tells for each step whether a kill at its start leaves another state than a kill at the previous step.
     """
 
     def __init__(self, place: Path, last: int | None = None) -> None:
@@ -82,7 +82,7 @@ def _stepping(release: Prepared, place: Path, last: int | None) -> list[tuple[st
 
 
 def steps_of(release: Prepared) -> list[tuple[str, bool]]:
-    """The steps of a release's job, assets and checks, in order, each with whether the step before wrote anything."""
+    """The steps of a release's job, assets and checks, in order, each with whether the previous step wrote."""
     place = release.copy("stepped")
     ended = in_child(lambda: _stepping(release, place, None))
     if ended.status:

@@ -1,8 +1,9 @@
-"""Whoever can write a public zone in a lake, its catalog and its data files, but has no key: generated alterations.
+"""Generated alterations by an attacker who can write a public zone in a lake, its catalog and its data files, but has
+no key.
 
 Rows, tables and views are altered through DuckLake (`attacks.alter_rows`), rows and definitions of the catalog by the
-role that owns it, and Parquet files in the folder, with what the catalog states of them made to fit or not. Tables and
-catalog are put back to earlier states. The release is then verified, audited and asked for (`attacks.judge`).
+role that owns it, and Parquet files in the folder, with or without matching entries in the catalog. Tables and catalog
+are put back to earlier states. The release is then verified, audited and requested (`attacks.judge`).
 """
 
 import os
@@ -36,7 +37,7 @@ from tests.postgres import Server, server
 
 
 class OneServer:
-    """A PostgreSQL server that is started when it is needed."""
+    """A PostgreSQL server that is started when needed."""
 
     def __init__(self) -> None:
         self._opened = ExitStack()
@@ -59,7 +60,7 @@ class InLake:
 
     Attributes:
         name: one of `releases.RELEASES`.
-        root: its folder, which each alteration gets anew, because a lake names its files by their place.
+        root: its folder, which is restored for each alteration, because a lake names its files by their place.
         lake: the lake; the catalog has a copy under the name with `_kept`.
         original: the published files, and the tables of the public zone, with a hash of each.
         earlier: the state of the lake at the earlier edition.
@@ -130,7 +131,7 @@ def published(folder: Path, name: str) -> InLake:
 
 
 def attacked(folder: Path, name: str, seed: int) -> tuple[str, list[str]]:
-    """The first alteration of a seed that can be made. Returns its words, and what was wrong."""
+    """The first alteration of a seed that can be made. Returns its words, and the errors."""
     release = published(folder, name)
     with release.here():
         # Once, before it forks.
@@ -188,7 +189,7 @@ VALUES = [
     *("NULL", "''", "0", "1", "-1", "9223372036854775807", "gen_random_uuid()"),
     *("'0'", "'x'", "'true'", "'false'", "'../x'"),
 ]
-"""What a value of the catalog can become, beside that of another row and its neighbors."""
+"""The values that a value of the catalog can become, besides another row's value and neighboring values."""
 
 
 def _alter_catalog(release: InLake, here: Deployment[Any], rng: random.Random) -> str:
@@ -275,11 +276,11 @@ DATA_FILES: Mapping[str, Callable[[Path, random.Random], object]] = {
         )
     },
 }
-"""What is done to a Parquet file of the zone."""
+"""The alterations of a Parquet file of the zone."""
 
 
 def _alter_files(release: InLake, here: Deployment[Any], rng: random.Random) -> str:
-    """A data file, and in half of the cases what the catalog states of it."""
+    """A data file and, in half of the cases, the catalog's entries about it."""
     folder = Path(release.lake.data[Zone.PUBLIC.value])
     path = rng.choice(sorted(folder.rglob("*.parquet")))
     words = rng.choice([*DATA_FILES, *list(DATA_FILES)[:2] * 4])

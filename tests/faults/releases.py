@@ -1,8 +1,8 @@
-"""Small prepared releases of every kind, the work that is disturbed, and what must hold after every fault.
+"""Small prepared releases of every kind, the disturbed work, and the conditions that must hold after every fault.
 
-Each fault happens in a process of its own, forked from one that has imported everything, to a copy of a prepared
-deployment: its source files, its custody, and all stages before the charge. The ledger's clock stands still and random
-keys are replaced by fixed ones, so that the same custody gives the same bytes as a run that nothing disturbed.
+Each fault happens in a separate process, forked from one with all imports, to a copy of a prepared deployment: its
+source files, its custody, and all stages before the charge. The ledger's clock stands still and fixed keys replace
+random ones, so that the same custody gives the same bytes as an undisturbed run.
 """
 
 import ctypes
@@ -58,13 +58,13 @@ from tests.whole_repository import known
 
 @dataclass(frozen=True)
 class Disturbed:
-    """A release that is disturbed.
+    """A release to be disturbed.
 
     Attributes:
         build: makes its deployment below a folder, as `Kind.build` does.
         cap: a cap of the dataset under which two such releases fit and three do not; None if no loss is finite.
         custody: of its key.
-        charges: whether it makes a draw of its own; others are only attacked, killed, and met by a full disk.
+        charges: whether it makes its own draw; releases without one are only attacked, killed, and met by a full disk.
     """
 
     build: Build
@@ -113,8 +113,8 @@ HYPERCUBES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], Any]] = {
     "cell keys": ({"name": "keyed", "p_table": _CHANGES, "consistency": "cell", **_BY}, _UNBOUNDED, None),
     "weights": ({"name": "rooms", "weight": {"column": "size", "grid": 1, "most": 9}, "epsilon": 1, **_BY}, {}, 5),
 }
-"""Hypercubes with the kinds of noise, consistency and margins that the one of `KINDS` does not have: what is declared
-of them and of their dataset, and the cap."""
+"""Hypercubes with the kinds of noise, consistency and margins that the hypercube of `KINDS` lacks: their declaration,
+the dataset's, and the cap."""
 
 _CAPS: Mapping[str, Any] = {
     "swapping": 10,
@@ -148,10 +148,10 @@ RELEASES: Mapping[str, Disturbed] = {
     "retabulation": Disturbed(retabulation_deployment, None, charges=False),
     "reestimation": Disturbed(reestimation_deployment, None, charges=False),
 }
-"""The releases that are disturbed: every kind of the contract tests, and what differs within a kind."""
+"""The releases to be disturbed: every kind of the contract tests, and the variants within a kind."""
 
 PATIENCE = 900
-"""Seconds after which a process that does not end is ended, and counted as wrong."""
+"""Seconds after which a process that does not end is killed, and counted as wrong."""
 
 
 _CHARGED = charge_asset.charge_draw
@@ -173,12 +173,12 @@ class StoppedClock(datetime):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended.
+    """The end of a process.
 
     Attributes:
         status: its exit status, or minus the signal that ended it.
         answer: what its work returned, or None.
-        error: the type and message of the exception that ended its work, with all causes; empty if none did.
+        error: the type and message of the exception that ended its work, with all causes; empty without an exception.
         process: its id.
     """
 
@@ -189,7 +189,7 @@ class Ended:
 
 
 class InTurn(Executor):
-    """Does what would be done in threads at once, so that the order of effects is the same each time."""
+    """Runs the work of threads one after the other, so that the order of effects is the same each time."""
 
     def __init__(self, threads: int = 1) -> None: ...
 
@@ -206,7 +206,7 @@ _random_bytes = secrets.token_bytes
 
 
 def fixed_key(count: int = 32) -> bytes:
-    """What `secrets.token_bytes` returns here: the same key each time, and shorter tokens, for names, at random."""
+    """The replacement for `secrets.token_bytes`: the same key each time, and random shorter tokens, for names."""
     return sha256(b"a fixed key for the tests of faults").digest() if count == 32 else _random_bytes(count)
 
 
@@ -223,9 +223,9 @@ def _solve_once(problem: Any, *given: Any) -> Solution:
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """Stop all clocks, fix random keys, do one thing after the other, and draw no pictures, which take half of the time
-    and no part in anything. The least-squares problems of a DHC take a third of it: the same one is solved once. Every
-    seal notes a content version, as those of large tables do."""
+    """Stop all clocks, fix random keys, run threads one after the other, and draw no pictures, which take half of the
+    time and affect no result. The least-squares problems of a DHC take a third of it: the same one is solved once.
+    Every seal notes a content version, as those of large tables do."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(chain, "datetime", StoppedClock))
         stack.enter_context(patch.object(charge_asset, "charge_draw", _of_one_run))
@@ -240,12 +240,12 @@ def repeatable() -> Iterator[None]:
 
 
 def die_with_parent() -> None:
-    """Have this process killed when its parent ends, as Linux does if asked (`prctl(2)`)."""
+    """Have Linux kill this process when its parent ends (`prctl(2)`)."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 class Child:
-    """A process that waits for `go`, does some work, and sends back what it returned or raised.
+    """A process that waits for `go`, does some work, and sends back its result or exception.
 
     The answer goes through a socket, not a pipe, because a fault may make every `write` fail.
     """
@@ -295,7 +295,7 @@ class Child:
 
 
 def in_child(work: Callable[[], Any]) -> Ended:
-    """Do some work in a process of its own."""
+    """Do some work in a separate process."""
     child = Child(work)
     child.go()
     return child.ended()
@@ -332,12 +332,12 @@ def prepared(folder: Path, name: str) -> Path:
 
 
 def prepare_charge(here: Deployment[Any]) -> None:
-    """Run everything that comes before the charge."""
+    """Run all stages before the charge."""
     here.run_assets(*sources(here), *(here.key(stage) for stage in _before_charge(here)))
 
 
 def _before_charge(here: Deployment[Any]) -> list[str]:
-    """The stages before the charge; that of the records alone if there is none."""
+    """The stages before the charge; only the stage of the records if there is no charge."""
     method = here.context.method
     return before_draw(method)[:-1] if CHARGE in method.stages else [CEF]
 
@@ -390,7 +390,7 @@ def _stages(here: Deployment[Any], stages: Sequence[str]) -> None:
 
 
 def ask_for_publication(here: Deployment[Any]) -> None:
-    """Do what the step `publication` does."""
+    """Do the work of the step `publication`."""
     publish(here.context, _CERTIFIED.get(here.release.declaration.declares))
 
 
@@ -399,7 +399,7 @@ def _assets(here: Deployment[Any]) -> dict[dg.AssetKey, Any]:
 
 
 def _call(here: Deployment[Any], asset: Any, partition: str | None = None) -> None:
-    """Call the function of an asset as Dagster would, without what Dagster prepares for it."""
+    """Call the function of an asset as Dagster would, without Dagster's preparations."""
     context, function = here.context, asset.op.compute_fn.decorated_fn
     resources = {"warehouse": context.warehouse, "custody": context.custody, "ledger": context.ledger}
     taken = inspect.signature(function).parameters
@@ -418,7 +418,8 @@ def whole_job(root: Path, name: str) -> None:
 
 
 def run_job(here: Deployment[Any], tags: Mapping[str, str] | None = None, *, raises: bool = True) -> list[Any]:
-    """Run the release's job, without what its publication does not need; with partitions, the jobs that follow it too.
+    """Run the release's job, without the steps that its publication does not need; with partitions, also the jobs that
+    follow it.
 
     Returns:
         The result of every run. With `raises` False, a run that fails is the last one.
@@ -481,7 +482,7 @@ def hashes(connection: duckdb.DuckDBPyConnection, database: str, *, views: bool 
     found = {}
     for schema, table in names(connection, views=views):
         described = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
-        # DuckDB does not tell names in another case apart, and Stirred no table by the order of its columns.
+        # DuckDB ignores the case of names, and Stirred the order of a table's columns.
         columns = sorted((column.lower(), *others) for column, *others in described)
         chosen = ", ".join(f'"{column}"' for column, *_ in columns)
         rows = sorted(map(repr, connection.execute(f'SELECT {chosen} FROM "{schema}"."{table}"').fetchall()))
@@ -512,7 +513,7 @@ def visible(root: Path) -> dict[str, str]:
 
 
 def state(root: Path, name: str) -> dict[str, Any]:
-    """What a new process finds, without changing anything."""
+    """The state that a new process finds, without changes."""
     here = deployment(root, name)
     entries = here.context.ledger.entries()
     return {
@@ -528,9 +529,9 @@ def state(root: Path, name: str) -> dict[str, Any]:
 
 
 def settled_state(root: Path, name: str) -> dict[str, Any]:
-    """What is there once the work is done: the state, all tables, and the names of all files."""
+    """The result of the work: the state, all tables, and the names of all files."""
     found = state(root, name) | {"tables": tables(root, "confidential", "public", "ledger")}
-    # As at the end of the process: what it still holds is no file of the deployment.
+    # As at the end of the process: files that it still holds are not part of the deployment.
     close_waiting()
     return found | {
         "files": sorted(path.relative_to(root).as_posix() for path in root.rglob("*")),
@@ -544,9 +545,9 @@ class Prepared:
     Attributes:
         name: one of `RELEASES`.
         start: its folder before the charge.
-        work: what is disturbed.
-        undisturbed: its settled state when nothing disturbs the work.
-        before: its state at the start, in which another release may be published that it reads.
+        work: the work to be disturbed.
+        undisturbed: its settled state after undisturbed work.
+        before: its state at the start, in which a release that it reads may be published.
     """
 
     name: str
@@ -562,7 +563,7 @@ class Prepared:
         return place
 
     def problems(self, place: Path) -> list[str]:
-        """What is wrong in a copy after a fault; then the work is done again, and what is wrong then.
+        """The errors in a copy after a fault, and after the work is then repeated.
 
         The copy is removed.
         """
@@ -607,7 +608,8 @@ class Prepared:
 
 
 def _of_releases(found: Mapping[str, Any]) -> dict[str, str]:
-    """The published files in the folders of releases, without those that stand beside, such as the public key."""
+    """The published files in the folders of releases, without the files beside these folders, such as the public
+    key."""
     return {name: digest for name, digest in found["published"].items() if "/" in name}
 
 
@@ -622,7 +624,7 @@ def _differing(found: Any, whole: Any) -> str:
 
 @cache
 def prepare(folder: Path, name: str, work: Work) -> Prepared:
-    """Prepare a release, do the work once undisturbed, and keep what is there then."""
+    """Prepare a release, do the work once undisturbed, and keep the result."""
     start = prepared(folder, name)
     place = start.parent / f"undisturbed-{work.__name__}"
     shutil.copytree(start, place)
@@ -642,7 +644,7 @@ def prepare(folder: Path, name: str, work: Work) -> Prepared:
 
 
 def warm_up(folder: Path, names: tuple[str, ...]) -> None:
-    """Import and load in this process what every forked process needs, instead of in each of them."""
+    """Import and load everything that forked processes need once in this process, not in each of them."""
     for name in names:
         root = folder / "warm" / sha256(name.encode()).hexdigest()[:8]
         root.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Faults in sequence: a launch is killed, then something changes, and then comes the next launch.
+"""Faults in sequence: a killed launch, a change, and the next launch.
 
-After a kill alone, the next launch takes up the same draw (`kills`). After a change it makes another one, and nobody
-takes up the first. The ledger, the keys and the audit are looked at then. Last, the change is undone, and the first
-draw is asked for again: it is made with the same result, or refused if its key is gone or it was withdrawn.
+After a kill alone, the next launch takes up the same draw (`kills`). After a change, it makes another draw and leaves
+the first one. The test then checks the ledger, the keys and the audit. Finally, it undoes the change and requests the
+first draw again: the draw is made with the same result, or refused if its key is gone or it was withdrawn.
 """
 
 import shutil
@@ -30,16 +30,16 @@ CHANGES: Mapping[str, dict[str, Any]] = {
     "it is withdrawn and a record changes": {"guess": 1},
     "it is audited": {},
 }
-"""What happens between the kill and the next launch, and the declarations of that launch."""
+"""The change between the kill and the next launch, and the declarations of that launch."""
 
 _ALWAYS = {"ledger_intact", "key_gone", "keys_deleted", "files_as_published"}
-"""What the audit must find to hold even before the next launch."""
+"""The claims that the audit must confirm even before the next launch."""
 
 
 def killed_then(release: Prepared, effect: strace.Effect, change: str, label: str) -> tuple[bool, list[str]]:
-    """Kill the work right before an effect, change something, launch, undo the change and launch once more.
+    """Kill the work right before an effect, make a change, launch, undo the change and launch again.
 
-    Returns whether the work was killed, and what was wrong.
+    Returns whether the work was killed, and the errors.
     """
     place = release.copy(label)
     ended = strace.traced(lambda: release.work(place, release.name), *strace.killing(effect))
@@ -61,17 +61,17 @@ def killed_then(release: Prepared, effect: strace.Effect, change: str, label: st
 def judge(
     left: dict[str, Any], changed: dict[str, Any], undone: dict[str, Any], change: str, custody: str, output: str
 ) -> list[str]:
-    """What is wrong with a sequence.
+    """The errors in a sequence.
 
     Args:
-        left: what the killed launch left.
-        changed: what is there after the change and the next launch, or the audit.
-        undone: what is there once the change is undone and the release was launched again.
+        left: the state that the killed launch left.
+        changed: the state after the change and the next launch, or the audit.
+        undone: the state after undoing the change and launching the release again.
         custody: the custody of the release's key before the change.
-        output: the version of the first draw's output in a launch that nothing disturbs.
+        output: the version of the first draw's output in an undisturbed launch.
     """
     wrong = [f"the ledger is not intact: {each['problems']}" for each in (left, changed, undone) if each["problems"]]
-    # What is read is made anew too if its records change: as many entries as before, of other draws.
+    # Releases that are read are made again too if their records change: as many entries as before, of other draws.
     read = left["read"]
     anew = changed["read"][len(read) :]
     due = sorted(Counter(read).values()) if "record" in change else []
@@ -95,7 +95,7 @@ def judge(
     new = set(changed["reserved"]) - first
     if len(new) != (change != "it is audited") or not new <= set(changed["settled"]):
         wrong.append(f"not exactly one new draw was charged and made: {changed['reserved']}, {changed['settled']}")
-    # Before the next launch, the audit finds what the killed one did not make.
+    # Before the next launch, the audit reports the missing results of the killed one.
     audited = _ALWAYS if change == "it is audited" else set(changed["failing"])
     if failing := audited & set(changed["failing"]):
         wrong.append(f"after the change, the audit finds that these do not hold: {sorted(failing)}")
@@ -120,7 +120,7 @@ def judge(
 
 
 def _look(place: Path, name: str, change: str) -> dict[str, Any]:
-    """What a new process finds, without changing anything."""
+    """The state that a new process finds, without changes."""
     return _state(deployment(place, name))
 
 
@@ -156,7 +156,7 @@ def _state(here: Deployment[Any]) -> dict[str, Any]:
     reserved = [entry for entry in entries if entry.kind == "reserve"]
     parameters = {entry.draw_id: entry.parse_details().draw["parameters"] for entry in reserved}
     problems = list(here.context.ledger.verify())
-    # As at the end of the process: what it still holds was not left by a launch.
+    # As at the end of the process: files that it still holds were not left by a launch.
     close_waiting()
     return {
         "problems": problems,
@@ -171,7 +171,7 @@ def _state(here: Deployment[Any]) -> dict[str, Any]:
 
 
 def _audit(here: Deployment[Any]) -> dict[str, Any]:
-    """The names of the audit's claims that do not hold, and what it says of editions that are not there."""
+    """The names of the audit's claims that do not hold, and its messages about missing editions."""
     context = here.context
     record = audit([context.method], context.nodes, context.ledger, here.release.published, "2030-01-01T00:00:00Z")
     return {

@@ -1,8 +1,8 @@
-"""What someone can alter who can write to the databases and to the published folder, but has no key.
+"""Alterations by an attacker who can write to the databases and to the published folder, but has no key.
 
 Tables, columns and files are listed from a published release itself, so a new one is covered without a change here.
-After each alteration, the publication is asked for again, then every gate, and then the whole job is run. Either
-something names the alteration, or what was published stays the same; and nothing altered is ever taken over.
+After each alteration, the publication is requested again, then every gate is evaluated, and then the whole job is run.
+Either an error names the alteration, or the published files stay the same; and no altered value is ever taken over.
 """
 
 import json
@@ -44,8 +44,8 @@ DISPLAYED: Mapping[str, str] = {
     "confidential.*.accuracy.*": "for the staff, made again by every run (docs/explanation/limits.md)",
     "confidential.*.truncation_report.*": "for the staff, made again by every run (docs/explanation/limits.md)",
 }
-"""Columns that are only shown, as patterns of `database.schema.table.column`, each with where the docs say so. Nothing
-altered in them is published, and the next run mends them."""
+"""Columns that are only shown, as patterns of `database.schema.table.column`, each with its place in the docs. Altered
+values in them are not published, and the next run repairs them."""
 
 UNNAMED = "nothing names it"
 
@@ -67,8 +67,8 @@ class Published:
     settled: Mapping[str, Any] = field(hash=False)
 
     def copy(self) -> Path:
-        """A fresh copy, in the same folder each time, so that a process makes its deployment once. Nothing of what is
-        altered in it is kept: every alteration is made and looked at by processes that are forked afterwards."""
+        """A fresh copy, in the same folder each time, so that a process makes its deployment once. No alteration is
+        kept in memory: processes that are forked afterwards make and judge every alteration."""
         root = self.root.parent / f"altered-{os.getpid()}"
         deployment(root, self.name)
         shutil.rmtree(root)
@@ -82,10 +82,10 @@ class Alteration:
     Attributes:
         database, schema, table: where.
         what: "value", "swap", "delete" or "repeat"; "type" if a column becomes one of texts; "view" or "computed" if
-            the table becomes something that could show other values than it stores.
+            the table becomes an object that could show other values than it stores.
         column: the column whose value is altered, or whose values in two rows are exchanged; empty for whole rows.
         relabelled: whether every stored hash of a table's content that needs no key is made to fit afterwards.
-        again: whether everything is run again afterwards. A stage writes a table as a whole, so of all columns of a
+        again: whether the whole job is run again afterwards. A stage writes a table as a whole, so of all columns of a
             table that are altered in the same way, one is enough; of the ledger, which only grows, all are.
     """
 
@@ -122,7 +122,7 @@ def published(folder: Path, name: str) -> Published:
 
 
 def alterations(release: Published) -> list[Alteration]:
-    """Every alteration of every column of every table of the three databases that changes something.
+    """Every effective alteration of every column of every table of the three databases.
 
     Tables of a release that this one reads are left out: the gates of that release look at them.
     """
@@ -198,7 +198,7 @@ def alter(here: Deployment[Any], alteration: Alteration) -> None:
 
 
 def relabel(connection: duckdb.DuckDBPyConnection, before: str, after: str) -> None:
-    """Replace a text wherever it is stored: a content version without a key by that of what was altered."""
+    """Replace a text wherever it is stored: a content version without a key by the version of the altered content."""
     for schema, table, column in _texts(connection):
         statement = f'UPDATE "{schema}"."{table}" SET "{column}" = $2 WHERE "{column}" = $1'
         connection.execute(statement, [before, after])
@@ -299,7 +299,7 @@ def plain_version(connection: duckdb.DuckDBPyConnection, schema: str, table: str
 
 
 def _asked(release: Published, root: Path, change: Callable[[Deployment[Any]], None]) -> dict[str, Any] | None:
-    """Alter something, and ask for the publication and for every gate; None if nothing was altered.
+    """Make an alteration, and request the publication and every gate; None without an effect.
 
     The tables' constraints forbid some alterations, and two rows may be the same afterwards in the other order.
     """
@@ -319,8 +319,8 @@ def _asked(release: Published, root: Path, change: Callable[[Deployment[Any]], N
 
 
 def audited(here: Deployment[Any], *, repeats: bool = True) -> list[str]:
-    """What an audit does not find to hold. It says of a page that shows an earlier state that it was not checked, and
-    of a draw whose release it is not given: that of a publication that this release reads.
+    """The claims that an audit does not confirm. The audit reports as not checked a page that shows an earlier state,
+    and a draw without its release: the draw of a publication that this release reads.
 
     Args:
         repeats: whether the records of all draws of this release are there, so that the audit can repeat them.
@@ -343,7 +343,7 @@ def charging(here: Deployment[Any]) -> Any:
 
 
 def _run_again(root: Path, name: str) -> dict[str, Any]:
-    """Run everything again on what was altered."""
+    """Run the whole job again on the altered deployment."""
     try:
         every_stage(root, name)
         refusal = ""
@@ -355,10 +355,10 @@ def _run_again(root: Path, name: str) -> dict[str, Any]:
 def tampered(
     release: Published, change: Callable[[Deployment[Any]], None], *, rerun: bool = True
 ) -> tuple[bool, list[str]]:
-    """Alter something in a copy, and run everything again if asked to.
+    """Make an alteration in a copy, and run the whole job again if requested.
 
     Returns:
-        Whether it could be altered, and what was wrong.
+        Whether the alteration could be made, and the errors.
     """
     root = release.copy()
     asked = in_child(lambda: _asked(release, root, change))
@@ -404,7 +404,7 @@ def table_altered(release: Published, alteration: Alteration) -> tuple[bool, lis
 
 
 def ledger_alterations(release: Published) -> list[tuple[str, str]]:
-    """What can be done to the ledger beyond altering its table: the words of each alteration, and its argument."""
+    """Alterations of the ledger beyond its table: the words of each, and its argument."""
     ended = in_child(lambda: len(deployment(release.root, release.name).context.ledger.entries()))
     names = [each.name for each in fields(Entry) if each.name != "hash"]
     rebuilt = [
@@ -427,7 +427,7 @@ def ledger_alterations(release: Published) -> list[tuple[str, str]]:
 
 
 def ledger_altered(release: Published, argument: str) -> tuple[bool, list[str]]:
-    """One alteration of the ledger, which must be named, and must never heal by itself."""
+    """One alteration of the ledger, which an error must name, and which must never heal by itself."""
     return tampered(release, lambda here: _alter_ledger(here, argument))
 
 

@@ -1,6 +1,6 @@
-"""Real processes for the tests of custody, ledger and warehouse, started as a script by them.
+"""Real processes for the tests of custody, ledger and warehouse, which start this script.
 
-Requests come in one a line, and every one is done by a process of its own; they and the answers are JSON:
+Each line of the input is a request, which a separate process handles; requests and answers are JSON:
 
     kill FOLDER MODE EFFECTS    kill a charge after each of some effects, take it up again, say what was found
     torn FOLDER SIZES           the same in the middle of writes, as files outgrow each of some sizes
@@ -14,7 +14,7 @@ Requests come in one a line, and every one is done by a process of its own; they
     begin spill FOLDER          sort confidential rows, more than fit in memory, for minutes: the same
     end PROCESS                 end it; how it ended, and what more it had said
 
-These are forks and kills, which must not run inside pytest. The tests judge the answers.
+Forks and kills must not run inside pytest. The tests judge the answers.
 """
 
 import json
@@ -55,15 +55,15 @@ STATEMENTS = {
     """,
 }
 statements._environment().loader = ChoiceLoader([FileSystemLoader(statements.SQL_FOLDER), DictLoader(STATEMENTS)])
-# Once here, not in every fork: DuckDB checks the signature of what it loads.
+# Once here, not in every fork: DuckDB checks the signature of every extension that it loads.
 storage.signed_extension("httpfs")
 DRAWN = Table(Zone.PUBLIC, "ma1940", "drawn")
 PATIENCE = 300
-"""Seconds after which a process that does not end is ended."""
+"""Seconds after which a process that does not end is killed."""
 
 
 def deployment(folder: Path) -> Ledger:
-    """A deployment, on the server that `server.json` in its folder names if there is one."""
+    """A deployment, on the server in its folder's `server.json`, if that file exists."""
     warehouse = Warehouse(folder=str(folder / "warehouse"), threads=1)
     custody = Custody(folder=str(folder / "custody"), databases=warehouse.folder)
     server = folder / "server.json"
@@ -77,7 +77,7 @@ def keep(session: Session, table: Table, noise: str) -> None:
 
 
 def charge_and_draw(folder: Path, mode: CustodyMode) -> None:
-    """What the stages of a release do, from the charge to the settlement."""
+    """The work of a release's stages, from the charge to the settlement."""
     book = deployment(folder)
     keys, store = book.custody, book.warehouse
     draw_id = keys.draw_id({"release": "half"})
@@ -95,8 +95,8 @@ def charge_and_draw(folder: Path, mode: CustodyMode) -> None:
 class Killer:
     """A profile function that ends its process, as `kill -9` does, right after its n-th effect outside memory.
 
-    Between two effects nothing changes on disk, so killing after each of them reaches every state there is
-    (within DuckDB's own commit, its log decides). Effect 0 is the start.
+    The disk does not change between two effects, so killing after each of them reaches every possible state (within
+    DuckDB's own commit, its log decides). Effect 0 is the start.
     """
 
     def __init__(self, effect: int | None) -> None:
@@ -112,7 +112,8 @@ class Killer:
 
 
 def in_child(work: Callable[[], Any]) -> tuple[int, Any]:
-    """Do something in a process of its own; returns how it ended and what it returned, through JSON."""
+    """Run a function in a separate process; returns the process's exit status and the function's result, through
+    JSON."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -156,7 +157,7 @@ def state(folder: Path) -> dict[str, Any]:
 
 
 def resumed(folder: Path, mode: CustodyMode) -> dict[str, Any]:
-    """What a new process finds, and what is there once it has done the same work again."""
+    """The state that a new process finds, and the state after it has repeated the work."""
     left = state(folder)
     charge_and_draw(folder, mode)
     return {"left": left, "healed": state(folder)}
@@ -177,7 +178,7 @@ def kill(folder: Path, mode: CustodyMode, effects: Collection[str] | None) -> li
 
 
 def distinct(folder: Path, number: int) -> str:
-    """Reserve ln 2 for a draw of one's own under a cap that admits one."""
+    """Reserve ln 2 for an own draw under a cap that admits one."""
     return _reserve(deployment(folder), "ma1940", f"release {number}")
 
 
@@ -200,7 +201,7 @@ def keys(folder: Path, number: int) -> str:
 
 
 def tables(folder: Path, number: int) -> str:
-    """Write a table into a database that nobody has made yet."""
+    """Write a table into a database that does not exist yet."""
     with Warehouse(folder=str(folder / "warehouse"), threads=1).session(writes=Zone.PUBLIC) as session:
         keep(session, Table(Zone.PUBLIC, "race", f"t{number}"), str(number))
     return "written"
@@ -216,7 +217,7 @@ def _reserve(book: Ledger, dataset: str, release: str, cap: Loss = PureLoss(Frac
 
 
 def race(folder: Path, what: str, count: int) -> list[Any]:
-    """All processes wait at a pipe, which is opened for all of them at once."""
+    """All processes wait at a pipe, which is opened for all at once."""
     work = {"distinct": distinct, "on_curve": on_curve, "same": same, "keys": keys, "tables": tables}[what]
     gate, opener = os.pipe()
     answers = []
@@ -251,7 +252,7 @@ BETWEEN = {custody.__file__, keyfiles.__file__, ledger.__file__, ledger_server._
 
 
 def charged_on_server(folder: Path, effect: int | None) -> list[str]:
-    """Charge, settle and withdraw, and end at one of the returns; None for none of them."""
+    """Charge, settle and withdraw, and end at one of the returns; None for none."""
     book = deployment(folder)
     draw_id = book.custody.draw_id({"dataset": "ma1940", "release": "half"})
     killer = KillerAtReturns(effect)
@@ -263,7 +264,7 @@ def charged_on_server(folder: Path, effect: int | None) -> list[str]:
 
 
 def on_server(folder: Path) -> dict[str, Any]:
-    """What a new process finds on the server, and what is there once it has done the same again."""
+    """The state that a new process finds on the server, and the state after it has repeated the work."""
     left = deployment(folder)
     found = {"kinds": [entry.kind for entry in left.entries()], "problems": left.verify()}
     charged_on_server(folder, None)
@@ -278,10 +279,11 @@ def kill_at(folder: Path, effect: int) -> dict[str, Any]:
 
 
 def crowd(folder: Path, count: int, killed: int) -> list[list[str]]:
-    """Every process charges 1/8 for draws of its own, and now and then for one that all share, under a cap of 12.
+    """Every process charges 1/8 for its own draws, and sometimes for a draw that all share, under a cap of 12.
 
     Returns:
-        The releases that each process was told are charged. The first `killed` ones end in the middle, by SIGKILL.
+        By process, the releases that the ledger confirmed as charged. The first `killed` processes end in the middle,
+        by SIGKILL.
     """
     told, children = [], []
     for number in range(count):
@@ -338,7 +340,7 @@ def spill(folder: Path) -> None:
 
 
 def limited(size: int, work: Callable[[], Any]) -> None:
-    """Do something, and be killed in the middle of the write by which any file would outgrow a size in bytes."""
+    """Run a function, and be killed in the middle of the write that would make a file exceed a size in bytes."""
     # Python ignores this signal, whose default is to end the process.
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -374,11 +376,11 @@ def torn(folder: Path, sizes: Sequence[int]) -> list[dict[str, Any]]:
 
 
 ORDINARY = 65534
-"""The user and group without rights that a test takes on if it runs as root, who may write anywhere."""
+"""The user and group without rights that a test assumes if it runs as root, because root may write anywhere."""
 
 
 def as_ordinary_user(work: Callable[[], Any]) -> Any:
-    """Do something in a process of an ordinary user's; returns what it returned, or the error's class and words."""
+    """Run a function in an ordinary user's process; returns its result, or the error's class and message."""
 
     def attempt() -> Any:
         if os.geteuid() == 0:
@@ -395,12 +397,12 @@ def as_ordinary_user(work: Callable[[], Any]) -> Any:
 
 
 def refused(folder: Path, what: str) -> dict[str, Any]:
-    """Charge, close something to writing, charge again, open it, and charge again, all as an ordinary user.
+    """Charge, make a path read-only, charge again, make it writable, and charge again, all as an ordinary user.
 
-    `what` is a path in the deployment. If it begins with "new ", nothing is charged before it is closed.
+    `what` is a path in the deployment. If it begins with "new ", there is no charge before it is read-only.
     """
     with TemporaryDirectory() as other:
-        # Whatever is loaded late is loaded here, because an ordinary user may not reach it.
+        # Modules that are loaded late are loaded here, because an ordinary user may lack access to them.
         _charge(Path(other), "any")
     if os.geteuid() == 0:
         os.chown(folder, ORDINARY, ORDINARY)
@@ -425,7 +427,7 @@ def _charge(folder: Path, dataset: str) -> str:
 
 
 class Begun:
-    """A process that goes on until its input ends."""
+    """A process that runs until its input ends."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         until, self._closer = os.pipe()
@@ -455,7 +457,7 @@ class Begun:
 
 
 def answer(request: list[Any], begun: dict[int, Begun]) -> tuple[int, Any]:
-    """How the process ended that did what was asked for, and what it found."""
+    """The exit status of the process that handled the request, and its findings."""
     match request:
         case ["kill", place, mode, effects]:
             return in_child(lambda: kill(Path(place), CustodyMode(mode), effects))
@@ -483,7 +485,7 @@ def answer(request: list[Any], begun: dict[int, Begun]) -> tuple[int, Any]:
 
 
 def serve() -> None:
-    """Everything is imported once, not for every request."""
+    """All imports happen once, not for every request."""
     begun: dict[int, Begun] = {}
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line), begun)), flush=True)
