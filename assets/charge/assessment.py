@@ -1,6 +1,6 @@
-"""The price of a release's next draw: what it would charge, why it is a new draw, and whether it may be charged.
+"""The price of a release's next draw: the loss to be charged, why it is a new draw, and whether it may be charged.
 
-The charge and the preflight both use this assessment. Assessing draws nothing and charges nothing.
+The charge and the preflight both use this assessment. The assessment neither draws nor charges.
 """
 
 import json
@@ -46,16 +46,18 @@ _LONGEST = 80
 
 @dataclass(frozen=True)
 class Assessment:
-    """What charging a release's next draw would mean.
+    """The consequences of a charge for a release's next draw.
 
     Attributes:
-        details: what the reservation records, without an authorization.
+        details: the details of the reservation, without an authorization.
         entry: the reservation that the draw already has, or None.
         reason: why the draw is a new one, as a sentence.
-        budget: what the population has been charged, and what remains, before and after a new charge, as a sentence.
-        refusal: why the ledger would refuse the charge, or ""; that of a draw that was charged, if it was withdrawn.
-        resemblance: why it would refuse it unless the authorization says that these are different people, or "".
-        unsaid: why it would refuse it unless the authorization says why the records are public, or "".
+        budget: the population's charges and remaining budget, before and after a new charge, as a sentence.
+        refusal: why the ledger would refuse the charge, or ""; for a charged draw, that it was withdrawn, if it was.
+        resemblance: why the ledger would refuse the charge unless the authorization states that these are different
+            people, or "".
+        unsaid: why the ledger would refuse the charge unless the authorization states why the records are public, or
+            "".
     """
 
     release: Release
@@ -83,13 +85,14 @@ class Assessment:
 
     @property
     def reason_wanted(self) -> tuple[str, str]:
-        """The field of an authorization that must give a reason, and the words in its place; empty if there is none."""
+        """The field of an authorization that must give a reason, and a placeholder for it; empty if no reason is
+        needed."""
         if self.unsaid:
             return PUBLIC_BECAUSE, NOT_PUBLIC_YET
         return (DIFFERENT_PEOPLE, NO_REASON) if self.resemblance else ("", "")
 
     def allows(self, authorized_loss: str) -> bool:
-        """Whether a text names exactly the loss to be charged: as stated, with or without its symbol, or exactly."""
+        """Whether a text names the loss to be charged: as stated, with or without its symbol, or as an exact value."""
         given = "".join(authorized_loss.split())
         bare = self.price.removeprefix(f"{self.loss.symbol} = ")
         exact = str(self.loss)
@@ -118,9 +121,9 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         warehouse: the warehouse. The confidential zone is read for the version of the CEF.
 
     Raises:
-        SealError: if a table that the charge follows from is missing or was altered.
-        StaleInputError: if the stored CEF is not the one that was read from the source, or a new draw would follow from
-            records that an earlier version of Stirred read, which made no sketch of them.
+        SealError: if a table that the charge depends on is missing or was altered.
+        StaleInputError: if the stored CEF is not the one that was read from the source, or a new draw would depend on
+            records that were read by an earlier version of Stirred, which made no sketch of them.
         LedgerError: if the ledger is not intact.
     """
     release = method.release
@@ -146,7 +149,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         if entry is None:
             unbounded = dataset.allows_unbounded_releases
             reading.require_chargeable(dataset.name, release.name, draw.specification, dataset.cap, details, unbounded)
-            # Before anything is charged that could not be published.
+            # Refused before the charge, because the draw could not be published.
             refusal = release.find_name_problem(custody, reading.entries) or _find_foreign_key(release, custody)
             resemblance = ledger.find_resemblance(reading, dataset.name, details)
             if dataset.public:
@@ -178,15 +181,15 @@ def _find_foreign_key(release: Release, custody: Custody) -> str:
 def predict_budget(
     dataset: DatasetDeclaration, release: str, charge: Specification | None, reading: Reading
 ) -> tuple[str, str]:
-    """What a new charge would leave of the population's cap, and why the ledger would refuse it, as sentences.
+    """The rest of the population's cap after a new charge, and why the ledger would refuse the charge, as sentences.
 
     Args:
-        charge: what would be charged; None if it is not known.
-        reading: the ledger. One that is not intact raises LedgerError.
+        charge: the loss to be charged; None if it is unknown.
+        reading: the ledger. LedgerError is raised if it is not intact.
 
     Returns:
-        What is charged and what remains, before and, if the charge would not be refused, after it; and the refusal, or
-        "".
+        The charges and the remaining budget, before the charge and, if it would not be refused, after it; and the
+        refusal, or "".
     """
     refusal = ""
     if dataset.cap is None:
@@ -203,7 +206,7 @@ def predict_budget(
 
 
 def predict_charge(method: Method[Any, Any, Any], charge: Specification | None, reading: Reading) -> tuple[str, str]:
-    """As `predict_budget`, of what a release declares; if that is charged already, no further charge is predicted."""
+    """As `predict_budget`, for a release's declaration; if it is charged already, no further charge is predicted."""
     release = method.release
     if entry := find_charged(method, reading.entries):
         budget, _ = predict_budget(release.dataset, release.name, None, reading)
@@ -212,7 +215,7 @@ def predict_charge(method: Method[Any, Any, Any], charge: Specification | None, 
 
 
 def describe_charged(entry: Entry) -> str:
-    """That a declaration is charged in an entry of `find_charged`, as a sentence."""
+    """A sentence that a declaration is charged in an entry of `find_charged`."""
     return (
         f"It is charged already, in entry {entry.sequence} of the ledger: with the same records, a launch makes the "
         "same draw, and charges nothing more."
@@ -240,8 +243,8 @@ def _describe_budget(dataset: DatasetDeclaration, reading: Reading, charge: Spec
 
 
 def find_charged(method: Method[Any, Any, Any], entries: Sequence[Entry]) -> Entry | None:
-    """The latest reservation of a release that was made for what is declared now, whatever the records are, and was not
-    withdrawn. While they are the same too, another launch charges nothing."""
+    """The release's latest reservation for the present declaration, for any records, that was not withdrawn. As long as
+    the records are also the same, another launch charges nothing."""
     own, declared = (
         (method.release.dataset.name, method.release.name),
         json.loads(canonicalize(method.describe_declared())),
@@ -259,7 +262,7 @@ def find_charged(method: Method[Any, Any, Any], entries: Sequence[Entry]) -> Ent
 
 
 def explain_why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:
-    """Why the draw is not one of those that were charged before, as a sentence."""
+    """Why the draw is none of the charged ones, as a sentence."""
     reserved = [entry for entry in entries if entry.kind == RESERVE and entry.dataset == release.dataset.name]
     own = [entry for entry in reserved if entry.release == release.name]
     if not own:

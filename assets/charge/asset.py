@@ -1,8 +1,8 @@
 """The asset `charge`, which reserves the release's loss in the ledger and commits to its randomness, and `preflight`.
 
-Unless the dataset is charged automatically, a new draw needs an authorization that names its loss. If it is missing, or
-the charge exceeds the cap, `charge` stops with the price, and nothing downstream of it runs. `preflight` shows the same
-facts and charges nothing.
+Unless the dataset is charged automatically, a new draw needs an authorization that names its loss. If the authorization
+is missing, or the charge exceeds the cap, `charge` stops with the price, and its downstream assets do not run.
+`preflight` shows the same facts without a charge.
 """
 
 from collections.abc import Mapping
@@ -44,17 +44,17 @@ from resources.warehouse import Recipe, Session, Warehouse
 PROSE = Prose(__file__)
 
 _NO_NAMES = frozenset(fold_line(words) for words in ("", NOBODY, NOT_RECORDED, AUTOMATIC, AUTOMATICALLY))
-"""What stands for no name of a person, in the configuration or on the ledger's page, which a person cannot claim."""
+"""Texts that stand for no person in the configuration or on the ledger's page, and so are refused as names."""
 _FEWEST_LETTERS, _LONGEST_REASON = 12, 300
 
 _IDENTIFIERS = frozenset({"draw_id", "commitment", "ledger_hash"})
 
 
 class Authorization(dg.Config):
-    """Someone's word that a charge of exactly this size may be made, for one draw.
+    """A person's authorization of a charge of exactly this size, for one draw.
 
-    The draw makes it a decision on these records and parameters: where the loss does not depend on the records, the
-    same configuration would otherwise authorize every later draw too.
+    The draw's id limits the decision to these records and parameters. Otherwise, if the loss does not depend on the
+    records, the same configuration would authorize every later draw too.
     """
 
     authorized_loss: str = Field(
@@ -193,10 +193,10 @@ def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
 def require_authorization(assessment: Assessment, given: Authorization) -> None:
     """Refuse a charge that the ledger would refuse, or that needs an authorization and has none.
 
-    A draw that is already charged needs nothing.
+    A draw that is already charged needs no authorization.
 
     Raises:
-        dagster.Failure: with the price in its first sentence. Nothing was drawn or charged.
+        dagster.Failure: with the price in its first sentence, before any draw or charge.
     """
     release = assessment.release
     name = f"{release.dataset.name}/{release.name}"
@@ -222,7 +222,7 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         )
     if not problem:
         return
-    # A draw that was withdrawn is in the ledger, and its publication is gone.
+    # The ledger keeps a withdrawn draw, but its publication is gone.
     is_new = assessment.entry is None
     charge = f"would charge {assessment.price} to population {assessment.details.population}"
     if assessment.details.public:

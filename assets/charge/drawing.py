@@ -1,4 +1,4 @@
-"""The draw of any mechanism: made only once it is charged, and repeated only with the same result.
+"""The draw of any mechanism: made only after it is charged, and repeated only with the same result.
 
 The steps are: find the charge, draw, write, and settle, which deletes an ephemeral key. The mechanism makes the output.
 """
@@ -68,7 +68,7 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 def make_draw(
     method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger
 ) -> tuple[Draw[Inputs], Entry, str]:
-    """Draw, write and settle; do nothing if the draw is settled and its output is still stored.
+    """Draw, write and settle, unless the draw is settled and its output is still stored.
 
     If the method draws in parts, the public zone is open for writing only while the finished parts are stored.
 
@@ -78,9 +78,9 @@ def make_draw(
     Raises:
         UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
         StaleInputError: if the confidential input has changed since the charge.
-        CustodyError: if the draw's key is not the one that was committed to, or both it and the output are gone.
-        ReplayError: if a settled draw gives another output than before; nothing is written then.
-        WarehouseError: if the key is ephemeral, and what was stored is not what was drawn; the key is kept then.
+        CustodyError: if the draw's key does not match the commitment, or both the key and the output are gone.
+        ReplayError: if a settled draw gives another output than before; the new output is not written.
+        WarehouseError: if the key is ephemeral and the stored output is not the drawn one; the key is kept.
     """
     ledger.forget_keys()
     draw_in = _draw_in_parts if method.draws_in_parts else _draw_in_session
@@ -123,7 +123,7 @@ def _draw_in_parts(
 
 @contextmanager
 def writing_parts(folder: Path) -> Iterator[None]:
-    """Say that parts of an output cannot be written."""
+    """Replace an OSError by one that explains that parts of an output cannot be written."""
     try:
         yield
     except OSError as error:
@@ -134,7 +134,7 @@ def writing_parts(folder: Path) -> Iterator[None]:
 def _find_draw(
     method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger
 ) -> tuple[Draw[Inputs], Entry, Entry | None, str | None]:
-    """The draw, its reservation, its settlement, and the version of its stored output if it is the settled one."""
+    """The draw, its reservation, its settlement, and the version of its stored output if that is the settled output."""
     method.hold_charged(session)
     draw = method.describe(session, custody)
     reading = ledger.read()
@@ -147,8 +147,8 @@ def _find_draw(
 def _write(
     method: Method[Any, Any, Any], session: Session, draw: Draw[Inputs], output: Any, settled: Entry | None
 ) -> str:
-    """Store and label an output in one transaction; return its version, as it was settled if it was. Raises errors as
-    `make_draw`."""
+    """Store and label an output in one transaction; return its version, the settled one if there is one. Raises errors
+    as `make_draw`."""
     with session.transaction():
         version = method.write(session, draw, output)
         known = (settled and settled.output_version) or version
@@ -158,7 +158,7 @@ def _write(
                 "this software was changed since, the version before makes the draw again"
             )
         label_draw(session, method.release, draw)
-    # An escrowed draw can be repeated for ever, and the gate `replay` does.
+    # An escrowed draw can always be repeated, and the gate `replay` repeats it.
     if not method.release.can_replay and method.stored_version(session, draw) != version:
         raise WarehouseError(
             f"{method.release.schema}: the stored output differs from the draw; the draw is not settled, and its key "
@@ -171,7 +171,8 @@ def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], reading: R
     """The reservation of a draw.
 
     Raises:
-        UnchargedDrawError: if the ledger holds none for exactly these inputs and parameters, or the draw was withdrawn.
+        UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters, or the draw was
+            withdrawn.
     """
     entry = reading.find_reservation(draw.draw_id)
     if entry is None:
@@ -207,11 +208,11 @@ def make_output(
 def open_charged_key(method: Method[Any, Any, Any], draw: Draw[Inputs], custody: Custody, ledger: Ledger) -> bytes:
     """The key of a charged draw.
 
-    The key of a draw is opened only here. It must be the one that the draw's reservation committed to.
+    The key of a draw is opened only here. It must match the commitment in the draw's reservation.
 
     Raises:
         UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
-        CustodyError: if the draw's key is gone, or is not the one that was committed to.
+        CustodyError: if the draw's key is gone, or does not match the commitment.
     """
     entry = require_charge(method, draw, ledger.read())
     return custody.open_key(draw.draw_id, method.release.custody, entry.commitment)

@@ -1,5 +1,5 @@
-"""What the declarations of noisy counts share: types of fields for the definition of DP, for states, and for values
-of the 2020 Census or of the release's own."""
+"""Common types of fields in declarations of noisy counts: the definition of DP, states, and values of the 2020 Census
+or of the release's own."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -26,7 +26,7 @@ class Definition(StrEnum):
 Production = Annotated[Literal["production"], Tag("production")]
 
 PRODUCTION_OR_OWN = Discriminator(lambda value: "own" if isinstance(value, Mapping | Part) else "production")
-"""Between `Production` and a mapping or part with the tag `own`."""
+"""Discriminates between `Production` and a mapping or part with the tag `own`."""
 
 
 def _state(value: object) -> object:

@@ -1,7 +1,7 @@
 """Noisy counts that fit into one table, whose cells and their order follow from the declaration alone.
 
-The cells must not depend on the values that occur, because the list of cells would then reveal something about the
-records. `GridCounts` is for any such cells; `DeclaredCounts`, for tables whose cells are all combinations of the values
+The cells must not depend on the values in the records, because the list of cells would then reveal something about
+them. `GridCounts` is for any such cells; `DeclaredCounts`, for tables whose cells are all combinations of the values
 that the dataset's declaration allows.
 """
 
@@ -52,7 +52,7 @@ LARGEST_VARIANCE = 10**19
 """The largest variance that can be stored with 18 decimals; 64-bit integers then hold every draw."""
 
 MOST_CELLS = 20_000_000
-"""The maximal number of cells of one table; nobody reads a larger one."""
+"""The maximal number of cells of one table, beyond any table for readers."""
 
 _ORDER, _COUNT = "draw_order", "count"
 
@@ -109,11 +109,11 @@ class GridCounts(BatchedCounts[R, Batch]):
 
     @final
     def parameters(self) -> Mapping[str, Any]:
-        """The declared parameters, and a hash of what every cell is: with other cells it is another draw."""
+        """The declared parameters, and a hash of all cells' definitions, so that other cells make another draw."""
         return {**super().parameters(), "cells": self._cells_version}
 
     def described_cells(self) -> Iterable[pa.Table]:
-        """Tables that say what every cell is, in the order of the draw; the grid by default."""
+        """Tables that define every cell, in the order of the draw; the grid by default."""
         return [self.grid]
 
     @cached_property
@@ -130,7 +130,7 @@ class GridCounts(BatchedCounts[R, Batch]):
         return sum(query.cells for query in self.measured)
 
     def require_chargeable(self, session: Session, /) -> None:
-        """Refuse, before the charge, queries that do not make up the grid, and noise that cannot be stored."""
+        """Refuse, before the charge, queries whose cells do not add up to the grid, and noise that cannot be stored."""
         if sum(query.cells for query in self.measured) != len(self.grid):
             self.release.refuse("the queries have another number of cells than the grid")
         for query in self.measured:

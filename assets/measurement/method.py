@@ -1,8 +1,8 @@
-"""The pattern of every mechanism that adds noise to exact counts, whatever it counts and whatever noise it adds.
+"""The common pattern of all mechanisms that add noise to exact counts, for any counts and any noise.
 
-The exact counts are confidential. The charge sees nothing of them but a keyed version, which becomes part of the draw
-id. `BatchedCounts` counts, draws, hashes, stores and checks in batches, one after the other, in one session. Batches
-come in a fixed order, the order of the draw, which does not depend on the records, and they keep memory bounded.
+The exact counts are confidential. The charge sees only a keyed version of them, which becomes part of the draw id.
+`BatchedCounts` counts, draws, hashes, stores and checks in batches, one after another, in one session. Batches come in
+a fixed order, the order of the draw, which does not depend on the records, and they keep memory bounded.
 """
 
 from abc import abstractmethod
@@ -42,8 +42,8 @@ _BOTH = (Zone.CONFIDENTIAL, Zone.PUBLIC)
 
 
 class GridError(RefusedError, ValueError):
-    """Stored counts or measurements are not numbers of the declared cells, each once. The message has the table, the
-    rule and how many are wrong, and none of them."""
+    """The stored counts or measurements are not one number for each declared cell. The message has the table, the rule
+    and the number of violations, but no count."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ O = TypeVar("O")  # noqa: E741 - the draw's output
 class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
     """A method whose draw is made from exact counts alone.
 
-    A mechanism defines what is counted (`counts_recipe`), the draw (`perturb`, and the hooks of `Method` that write and
-    read it), and its own gates (`draw_gates`, `further_gates`).
+    A mechanism defines the counts (`counts_recipe`), the draw (`perturb`, and the hooks of `Method` that write and read
+    it), and its own gates (`draw_gates`, `further_gates`).
     """
 
     draw_follows: Sequence[str] = (COUNTS,)
@@ -72,15 +72,15 @@ class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
 
     @property
     def part_counts(self) -> PartCounts[R] | None:
-        """How a stage of exact counts is made from those of the dataset's partitions; None if there are none, or counts
-        of this kind are not made so."""
+        """How a stage of exact counts is made from the counts of the dataset's partitions; None if there are no
+        partitions, or counts of this kind are not made from them."""
         return None
 
     def assets_of_parts(self) -> Sequence[dg.AssetsDefinition]:
         return [self.part_counts.build(self)] if self.part_counts else []
 
     def find_part_counts(self, stage: str) -> PartCounts[R] | None:
-        """The same, if it is this stage that is made so."""
+        """`part_counts` if it is for this stage, otherwise None."""
         return self.part_counts if self.part_counts and self.part_counts.stage == stage else None
 
     @property
@@ -96,7 +96,7 @@ class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
         """The output of the draw with this key, in a session that reads both zones."""
 
     def require_countable(self, session: Session, custody: Custody) -> None:
-        """Raise an error if the mechanism cannot be applied to the exact counts just written; nothing by default."""
+        """Raise an error if the mechanism cannot be applied to the exact counts just written; by default, never."""
 
     def draw_gates(self) -> Sequence[Gate[R]]:
         """The gates on the draw."""
@@ -125,7 +125,7 @@ class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
         return self.perturb(session, key)
 
     def require_counted(self, session: Session, draw: Draw[Inputs], custody: Custody) -> None:
-        """Raise StaleInputError unless the exact counts are those of a draw."""
+        """Raise StaleInputError unless the exact counts are the counts of the draw."""
         if self.counts_version(session, custody) != draw.inputs.versions[COUNTS]:
             raise StaleInputError(
                 f"{self.release.schema}: the exact counts have changed since the charge; materialize charge again"
@@ -133,7 +133,7 @@ class ExactCounts(Method[R, Inputs, O], Generic[R, O]):
 
     @final
     def require_current_counts(self, session: Session, custody: Custody) -> None:
-        """Refuse stored counts that are not those of the current records, for another stage that reads them. Raises
+        """Refuse stored counts of other records than the current ones, for another stage that reads the counts. Raises
         SealError or StaleInputError."""
         release, table = self.release, self.version_table
         release.require_sealed(session, custody, self.counts_stage, [table])
@@ -183,14 +183,14 @@ class NoisyCounts(ExactCounts[R, O], Generic[R, O]):
 
     @abstractmethod
     def find_unmeasured(self, session: Session, /) -> list[str]:
-        """The problems if not every declared cell is measured exactly once, or something else is measured."""
+        """The problems if not every declared cell is measured exactly once, or another cell is measured."""
 
     @abstractmethod
     def check_noise(self, session: Session, /) -> tuple[list[str], str]:
         """The queries whose noise does not fit the declared distribution, and the version of the measurements read.
 
-        The version must be what `read_version` gives, because gates on the same content take it over. Raises GridError
-        unless every declared cell is measured exactly once.
+        The version must equal the result of `read_version`, because gates on the same content reuse it. Raises
+        GridError unless every declared cell is measured exactly once.
         """
 
     @final
@@ -208,11 +208,11 @@ class NoisyCounts(ExactCounts[R, O], Generic[R, O]):
         """The differences of measurements and exact counts fit the declared distribution (chi-square test).
 
         The verdict follows from the draw id, which covers the counts and the distributions, and from the version of the
-        measurements. So it is kept for them, if the counts that were read have the version that the draw id covers.
+        measurements. It is therefore kept for this id and version, if the counts have the version in the draw id.
         """
         draw: Draw[Inputs] | None = None
         if context.verdicts:
-            # If a table that the draw follows from was altered, other gates name it.
+            # If an input of the draw was altered, other gates name it.
             with suppress(SealError):
                 draw = self.describe(session, context.custody)
         settled = context.reading.find_settlement(draw.draw_id) if draw else None
@@ -241,7 +241,7 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
     def distributions(self) -> Mapping[str, Distribution]:
         """The distribution of the noise of each query, by the query's name, in the order of the draw.
 
-        Queries whose noise is no sum are left out; a method that has such queries also defines `query_names`, `perturb`
+        Queries whose noise is not added are left out; a method with such queries also defines `query_names`, `perturb`
         and `unlikely`.
         """
 
@@ -254,7 +254,7 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
 
     @abstractmethod
     def stored(self, session: Session, /) -> Iterator[B]:
-        """The stored measurements in batches of the same shapes as those of `exact`; GridError as there."""
+        """The stored measurements in batches of the same shapes as in `exact`. Raises GridError as `exact`."""
 
     @abstractmethod
     def store(self, session: Session, batches: Iterator[B]) -> None:
@@ -268,7 +268,7 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
             yield replace(batch, values=batch.values + drawn.reshape(batch.values.shape))
 
     def unlikely(self, pairs: Iterable[tuple[B, B]]) -> list[str]:
-        """The queries whose noise does not fit the declared distribution: by default, by a chi-square test of each.
+        """The queries whose noise does not fit the declared distribution, by default by a chi-square test of each.
 
         The pairs are batches of exact counts with their measurements.
         """
@@ -306,7 +306,7 @@ class BatchedCounts(NoisyCounts[R, Iterable[B]], Generic[R, B]):
 
 
 def find_gap(batches: Iterable[Batch]) -> list[str]:
-    """The problem if some declared cell is not stored exactly once, from batches that check it as they are read."""
+    """The problem if a declared cell is not stored exactly once, from batches that check the cells as they are read."""
     try:
         for _ in batches:
             pass
@@ -316,7 +316,7 @@ def find_gap(batches: Iterable[Batch]) -> list[str]:
 
 
 class _Hashed(Generic[B]):
-    """Batches that are hashed while they are iterated over.
+    """Batches that are hashed during iteration.
 
     The version, once all batches have been consumed, is the SHA-256 of all queries' names, each followed by the SHA-256
     of its counts as 64-bit integers in the order of the draw.
@@ -354,7 +354,7 @@ def build_counts(
 ) -> dg.AssetsDefinition:
     """The asset of the exact counts, which stay in the confidential zone; only a keyed version of them is public.
 
-    The description says in Markdown what is counted. `reads` are the zones to read besides the confidential one.
+    The description explains the counts in Markdown. `reads` are the zones to read besides the confidential one.
     """
     return build_counted(
         method.release,
@@ -373,9 +373,10 @@ def build_counts(
 
 
 def budget_facts(design: Any, lines: int, added: str, changed: str, counted: str) -> dict[str, Fact]:
-    """What the charge's row shows of a design with a loss for a record added or removed, and one for a record changed.
+    """The facts, for the charge's row, of a design with a loss for a record added or removed, and one for a record
+    changed.
 
-    In words are what is added or removed, what is changed, and what a line is.
+    `added`, `changed` and `counted` name in words the record added or removed, the record changed, and the lines.
     """
     bounded = design.bounded
     return {

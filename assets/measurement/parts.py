@@ -1,15 +1,15 @@
-"""Exact counts of a dataset with partitions, of which each is counted in a run of its own. Ingestion reads partitions
-(`assets.cef.parts`), and TopDown's states are other ones (`assets.topdown.partitions`).
+"""Exact counts of a dataset with partitions, each of which is counted in a run of its own. Ingestion reads partitions
+(`assets.cef.parts`); TopDown's states are partitions of another kind (`assets.topdown.partitions`).
 
-A table of counts can be made so if it adds up: a record adds whole numbers to its rows that follow from the record, its
-unit and the other records of that unit. A unit is in one partition with all of its records: each partition has the unit
-of every record, and no unit's key is in two of them, which the CEF refuses. So what a record adds never depends on
-another partition, and the counts of all records are exactly the sums of those of the partitions.
+A table of counts can be made from partitions if it is additive: a record adds whole numbers to its rows that follow
+from the record, its unit and the other records of that unit. A unit is in one partition with all of its records: each
+partition has the unit of every record, and the CEF refuses a unit's key in two partitions. A record's contribution
+therefore never depends on another partition, and the counts of all records are exactly the sums over the partitions.
 
-Of which records the counts of a partition are, and by which code, is in a sealed account beside them. The stage that
-adds them up first counts those partitions that no run has counted, or whose counts were altered or are of other
-records. So what it makes does not depend on the runs before it. Its gate counts all records again, except in partitions
-whose runs keep the verdict that their counts are those of their records.
+A sealed account beside the counts of a partition identifies the records and the code that they come from. The stage
+that adds up the counts first counts each partition that no run has counted, or whose counts were altered or are of
+other records. Its result therefore does not depend on earlier runs. Its gate counts all records again, except in
+partitions whose runs keep the verdict that their counts match their records.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,15 +42,15 @@ R = TypeVar("R", bound=Release)
 
 
 _BESIDE = ("_made", "_seal")
-"""What the names of the tables beside counts end with: their account, and its seal."""
+"""The suffixes of the tables beside counts: their account, and its seal."""
 
 _THIS_PROCESS = token_hex()
-"""Stands for code that changed after the process had started. No other process takes over what it counted."""
+"""In place of the hash of code that changed after this process started, so that no other process reuses its counts."""
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """What the stored counts of a partition are: a digest of all that they follow from, and their keyed content."""
+    """The account of a partition's stored counts: a digest of their inputs, and a keyed version of their content."""
 
     made_of: str
     content: str
@@ -62,8 +62,8 @@ class PartCounts(Generic[R]):
 
     Attributes:
         stage: the stage, and its confidential table.
-        count: the recipe of the counts of all records of a release's dataset, here a partition. It reads nothing else,
-            and follows from `Release.counted_with`.
+        count: the recipe of the counts of all records of a release's dataset, here a partition. It reads only these
+            records, and follows from `Release.counted_with`.
         add_up: the recipe of the table of a release, from the identifiers of `sql/measurement/added_up.sql`.
     """
 
@@ -80,7 +80,7 @@ class PartCounts(Generic[R]):
         count: Callable[[Session, R], Recipe],
         add_up: Callable[[Session, R, Mapping[str, Any]], Recipe],
     ) -> Self | None:
-        """The same; None if the dataset has no partitions."""
+        """The parts of a stage; None if the dataset has no partitions."""
         return cls(release, stage, count, add_up) if release.dataset.partitions else None
 
     @property
@@ -95,8 +95,8 @@ class PartCounts(Generic[R]):
         return {self.release.confidential(self.stage): self._add_up(session)}
 
     def is_current(self, session: Session, custody: Custody, part: str) -> bool:
-        """Whether the stored counts are, unaltered, those of the records that were read last. Raises SealError if none
-        were."""
+        """Whether the stored counts are unaltered and of the records that were read last. Raises SealError if no
+        records were read."""
         table = self.table(part)
         counted = read_account(session, custody, table, _Counted) if session.columns(table) else None
         if counted is None or counted.content != self._hash(session, custody, table):
@@ -106,7 +106,7 @@ class PartCounts(Generic[R]):
         )
 
     def update(self, session: Session, custody: Custody, part: str) -> None:
-        """Count the records of a partition, unless its counts are current. Raises SealError if none were read, or
+        """Count the records of a partition, unless its counts are current. Raises SealError if no records were read, or
         others were read meanwhile."""
         if self.is_current(session, custody, part):
             return
@@ -125,7 +125,7 @@ class PartCounts(Generic[R]):
             store_account(session, custody, table, counted)
 
     def require_current(self, session: Session, custody: Custody) -> None:
-        """Raise SealError unless the counts of all partitions are those of the records that were read last. In the
+        """Raise SealError unless the counts of all partitions are of the records that were read last. Called in the
         transaction that adds them up, because in a lake another run may have replaced them since."""
         for part in self.release.dataset.parts:
             if not self.is_current(session, custody, part):
@@ -154,13 +154,13 @@ class PartCounts(Generic[R]):
             with adapted.session(writes=Zone.CONFIDENTIAL) as session:
                 self.update(session, custody, part)
             keep_part_verdicts(method, adapted, custody, ledger, part, [self.stage])
-            # Without a version, which would show whether the records of this partition have changed.
+            # No data version, because it would show whether the records of this partition have changed.
             return dg.MaterializeResult()
 
         return counted
 
     def by_part(self) -> ByPart[R]:
-        """How the counts of all records are found to be right, if those of each partition are."""
+        """How to verify the counts of all records from the verdicts on each partition."""
         return ByPart(lambda context: list(self.release.dataset.parts), self._is_counted, self._is_added_up)
 
     def _is_counted(self, context: ReleaseContext[R], part: str) -> bool:
@@ -192,8 +192,8 @@ class PartCounts(Generic[R]):
 def complete_parts(
     session: Session, custody: Custody, release: Release, stage: str, parts: PartCounts[Any] | None
 ) -> None:
-    """Before a stage of exact counts adds up those of the partitions: count those whose counts are not current, and
-    drop those of an earlier declaration of the dataset."""
+    """Before a stage adds up the counts of partitions, count the partitions whose counts are not current, and drop the
+    counts of an earlier declaration of the dataset."""
     # DuckDB ignores upper and lower case.
     due = {f"{stage}__{part}{end}".lower() for part in release.dataset.partitions or () for end in ("", *_BESIDE)}
     for name in session.tables(Zone.CONFIDENTIAL, release.schema):
