@@ -152,7 +152,7 @@ def _sum_differences(
     session: Session, release: TopDownRelease, level: str, metrics: Sequence[Metric], exact: Fragment, places: int
 ) -> Counter[tuple[str, str]]:
     """The sums of absolute differences from the exact answers, by the name of each metric of one histogram and by
-    source. Queries without measurements have no sum for that source."""
+    source. A query that is not measured has no sum of measurements."""
     histogram, size = metrics[0].schema.name, metrics[0].schema.size
     measured = {query.query: query for query in release.design.measured_at(histogram, level)}
     own = {metric.query: measured[metric.query] for metric in metrics if metric.query in measured}

@@ -102,8 +102,8 @@ class Drawing:
         return {label: digest for part in parts for label, digest in part.digests.items()}
 
     def in_parts(self, draw_id: str, folder: Path, custody: Custody, taken: Mapping[str, str] = {}) -> "Drawing":
-        """All measurements in parts, except the streams `taken` from other runs: the SHA-256 of their answers by
-        label."""
+        """All measurements in parts, except the streams drawn by other runs: `taken` has the SHA-256 of their answers
+        by label."""
         streams = read_streams(self.session, self.release)
         made = self._make(draw_id, folder, custody, [stream for stream in streams if stream.label not in taken])
         return replace(made, version=hash_parts(streams, [made.answers, taken]))

@@ -297,7 +297,7 @@ def _read_known(
     known, tables = dict[Key, Account](), dict[Table, dict[Key, Account]]()
     for key in keys:
         table = _find_table(release, key, states)
-        # A session that writes does not cache.
+        # A writing session caches nothing, so the tables are kept here.
         if table not in tables:
             tables[table] = _read_stored(session, custody, release, table)
         stored, below = tables[table], _below(release, key, states)

@@ -1,9 +1,9 @@
 """The asset `invariants` of a TopDown release, and the limits of every histogram of every place that follow from it.
 
 The invariants are exact because the release declares them so. Limits are bounds and fixed totals: this module derives
-them, and `mechanisms.topdown.feasibility` propagates them over the tree and decides whether they can be satisfied. Both
-read only public tables, so an infeasible declaration is refused before the charge. Source: Bailie, Gong and Meng,
-Section 4.
+them, and `mechanisms.topdown.feasibility` propagates them over the tree and decides whether they can be satisfied. The
+derivation reads only public tables, so an infeasible declaration is refused before the charge. Source: Bailie, Gong and
+Meng, Section 4.
 
 In each place, the number of persons in a type of group quarters is at least the number of occupied facilities of this
 type, and at most 99,999 times that number. The number of persons in households is at most 99,999 times the number of
@@ -70,7 +70,7 @@ class Region:
     """A part of the spine with its invariants, which determine limits.
 
     Attributes:
-        levels: from State to the finest, or from the root to State.
+        levels: from the level of the states to the finest, or from the root to the level of the states.
         parents: for every level but the first, the parent of each place, numbered within the part.
         invariants: by name, the counts, shape (places, categories).
         unbounded: by histogram, the upper bound of a group's count where no invariant bounds it.
@@ -136,7 +136,7 @@ def derive_all_limits(session: Session, release: TopDownRelease) -> dict[str, tu
     """The limits of all places, by histogram, the root's level first.
 
     Raises SpineError if the stored spine does not fit the release, and InfeasibleError if no histograms satisfy all
-    limits; the message names histogram, level, rule and count, and below State, the state.
+    limits; the message names histogram, level, rule and count, and below the level of the states, the state.
     """
     tree = read_tree(session, release)
     states = [derive_limits(release, region) for region in read_state_regions(session, release, tree)]
@@ -181,7 +181,7 @@ def read_state_region(session: Session, release: TopDownRelease, tree: Tree, num
 
 
 def read_upper_region(session: Session, release: TopDownRelease, tree: Tree) -> Region:
-    """The places from the root to State, with the invariants above the states.
+    """The places from the root to the level of the states, with the invariants above the states.
 
     Raises InfeasibleError unless an invariant has one count for each place and category.
     """
@@ -213,7 +213,7 @@ def derive_limits(
     names = [UNITS.name] if households is not None else SCHEMAS
     for name in states[0] if states else names:
         totals = _totals(release, region, name)
-        # Without parents, the finest level is State.
+        # Without parents, the finest level is the level of the states.
         places = len(region.parents[-1]) if region.parents else 1
         bounds = bound_groups(name, places, region.invariants, region.unbounded[name])
         try:

@@ -6,9 +6,9 @@ has the attributes of T1: voting age, ethnicity and race. Queries of group quart
 their relative shares of the 2020 Census.
 
 Tables of units are estimated separately: persons by type of group quarters from the query `hhgq`, with its share in
-addition and the number of persons in the microdata as the total; and occupied and vacant units with the budget of
-units, scaled like the budget of persons. As in production, each block's number of housing units and its types of group
-quarters are invariant.
+addition to the others and the number of persons in the microdata as the total; and occupied and vacant units with the
+budget of units, scaled like the budget of persons. As in production, each block's number of housing units and its types
+of group quarters are invariant.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,8 +1,8 @@
 """The measurements of TopDown: their random streams, their storage and their reading.
 
-A *stream* has the answers to one query of a histogram at a level; below State, each state has its own streams. The
-noise of a state is independent of the other states in a release, of the order of the draw, and of the number of streams
-drawn at a time. The version of measurements is a hash over the hashes of all streams.
+A *stream* has the answers to one query of a histogram at a level; below the level of the states, each state has its own
+streams. The noise of a state is independent of the other states in a release, of the order of the draw, and of the
+number of streams drawn at a time. The version of measurements is a hash over the hashes of all streams.
 
 The table `noisy_measurements` has a row for every place and query. The answers for all cells are packed in bytes
 (`resources.packed`), which take a fraction of the time of lists; lists stored by earlier versions can still be read. A
@@ -64,7 +64,7 @@ _LARGEST = np.iinfo(np.int32).max
 class Stream:
     """The answers to one query in the places from `first` up to `last` of a level, whose noise is one random stream.
 
-    `state` is the code of the state that contains the places; None at State and above.
+    `state` is the code of the state that contains the places; None at the level of the states and above.
     """
 
     measured: Measured
@@ -133,8 +133,8 @@ def list_streams(
 ) -> tuple[Stream, ...]:
     """All streams in the order of the draw: by histogram, level, state and query.
 
-    The starts of each level below State come from `Tree.starts_within`, shape (states + 1,). For each other level, they
-    are 0 and the number of places.
+    The starts of each level below the level of the states come from `Tree.starts_within`, shape (states + 1,). For each
+    other level, they are 0 and the number of places.
     """
     below = design.levels.index(level_of_states(design.levels)) + 1
     streams: list[Stream] = []

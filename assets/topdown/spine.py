@@ -195,8 +195,8 @@ def stage_ancestry(session: Session, release: TreeRelease, spine: Table | Fragme
 
 
 def find_ranges(session: Session, release: TreeRelease, state: str) -> tuple[int, list[tuple[int, int]]]:
-    """The depth of State; and for each level from State down, the first place of a state and the place after its
-    last."""
+    """The depth of the level of the states; and for each level from there down, the first place of a state and the
+    place after its last."""
     level, number = level_of_states(release.levels), read_states(session, release).index(state)
     return release.levels.index(level), read_tree(session, release).ranges_below(level, number)
 
