@@ -18,8 +18,8 @@ POOL = "warehouse"
 """Steps that write a database take turns in this pool, so that two runs queue instead of failing."""
 
 PARTITIONS_POOL = "partitions"
-"""Steps that write a table of one partition. On a shared catalog, several can run side by side: raise the pool's limit
-there, and never that of `POOL`."""
+"""Steps that write a table of one partition. On a shared catalog, several can run in parallel: raise the limit of this
+pool there, and never the limit of `POOL`."""
 
 _MOST_NAMED = 8
 
@@ -32,7 +32,7 @@ NO_CONFIG: dict[str, Any] = {}
 """The schema of a run's configuration that refuses every key. Without a schema, Dagster accepts and ignores any."""
 
 MADE_FOR, EACH_PART = "made_for", "each_part"
-"""The tag of assets that are made for each partition of a dataset, in a run of its own."""
+"""The tag of assets that are made for each partition of a dataset, in separate runs."""
 
 ZONE, STAGE_KIND, CROSSING = "zone", "stage_kind", "crossing"
 """Tag keys: the zone of an asset's data, its kind of stage, and the reason why its data may leave the confidential
@@ -166,14 +166,13 @@ def markdown_table(header: Sequence[str], rows: Iterable[Iterable[object]]) -> s
 
 
 def one_click_away(markdown: str) -> dg.MetadataValue:
-    """A Markdown text too wide for an asset's page, such as a file: the page shows it in a window of its own."""
+    """A Markdown text too wide for an asset's page, such as a file: the page shows it in a separate window."""
     return dg.MetadataValue.md(markdown.ljust(_LONG))
 
 
 _LONG = 1000
-"""The length of Markdown, in characters, from which Dagster shows it in a window of its own (from the code of Dagster
-1.13).
-"""
+"""The length of Markdown, in characters, from which Dagster shows it in a separate window (from the code of Dagster
+1.13)."""
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -88,7 +88,7 @@ def stage(
 
     Args:
         code_version: increased when the same input would give another output.
-        parts: the keys of the dataset's partitions, if the stage is made for each of them in a run of its own.
+        parts: the keys of the dataset's partitions, if the stage is made for each of them in a separate run.
         crossing: why the data may leave the confidential zone; by default, the reason that the kind of stage gives.
         release: the names of dataset and release, if the stage is one of a release.
         options: further arguments of `dagster.asset`.
@@ -204,7 +204,7 @@ def conceal_faults() -> Iterator[None]:
     except (RefusedError, TransientError, FaultError, dg.Failure, dg.RetryRequested, dg.DagsterError) as error:
         raise error from None
     except Exception as error:
-        # DuckDB raises an error of its own if a query is interrupted.
+        # If a query is interrupted, DuckDB raises its own error.
         if isinstance(error.__cause__, KeyboardInterrupt | dg.DagsterExecutionInterruptedError):
             raise dg.DagsterExecutionInterruptedError from None
         raise conceal(error) from None

@@ -1,4 +1,5 @@
-"""The gates that all releases share, combined with those of a release's mechanism, and their blocking Dagster checks.
+"""The gates that all releases share, combined with the gates of a release's mechanism, and their blocking Dagster
+checks.
 
 Gates are evaluated on the stored tables. The publication evaluates all gates again before it writes files.
 """
@@ -105,7 +106,7 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
 
 
 def build_gates(method: Method[Any, Any, Any]) -> list[dg.AssetChecksDefinition]:
-    """A blocking check for every gate of a release, except those that belong to its dataset.
+    """A blocking check for every gate of a release, except the gates that belong to its dataset.
 
     The gates of a stage are evaluated in one step, on content that stays the same until the last of them is done.
     Intermediate results that several of them need, such as the version of all noisy measurements, can then be computed

@@ -1,4 +1,4 @@
-"""The gates that pair swapping adds to those of all releases."""
+"""The gates that pair swapping adds to the shared gates."""
 
 from fractions import Fraction
 from functools import partial

@@ -1,1 +1,1 @@
-"""Tables of a release's published microdata for further places: nothing is drawn and nothing is charged."""
+"""Tables of a release's published microdata for further places, without a draw or a charge."""

@@ -68,7 +68,7 @@ def counts_recipe(session: Session, release: SafeTabRelease, groups: Table | Fra
 
     Columns: `COUNT_COLUMNS`. `level` and `cell` are UTINYINT, `count` is BIGINT, and the others are VARCHAR. A record
     counts once in each of its groups. The cell of a person is 23 (QSEX - 1) plus the number of the finest age group,
-    from 0; that of a household is 4 (HOUSEHOLD_TYPE - 1) + TEN - 1. Rows are in the order of the draw: region type,
+    from 0; the cell of a household is 4 (HOUSEHOLD_TYPE - 1) + TEN - 1. Rows are in the order of the draw: region type,
     level, region, iteration and cell. This order makes it fast to read a few regions, and to compare counts made again.
 
     All groups are counted, or only those in the table `groups`, by `region_type`, `region_id` and `iteration_code`.

@@ -31,7 +31,7 @@ PRODUCTION = Path(__file__).with_name("lists")
 """The folder of the lists of the 2020 Census."""
 
 LARGEST = 1 << 26
-"""The greatest size of a file in bytes: three hundred times that of the largest production list."""
+"""The greatest size of a file in bytes: three hundred times the size of the largest production list."""
 
 _ITERATION_CODE = ("[0-9]{4}", "an iteration's code has four digits")
 _CODE = ("[1-9][0-9]{3}", "a race or ethnicity code has four digits, the first from 1 to 9")

@@ -187,7 +187,7 @@ def require_columns(session: Session, release: Release, *, households: bool) -> 
 
 
 def _require_whole(release: SafeTabPRelease, batch: KeptCells, groups: int) -> None:
-    """Refuse stored measurements that no draw of this number of groups could keep, whatever the exact counts."""
+    """Refuse stored measurements that no draw of this number of groups could keep, for any exact counts."""
     measured, name = batch.measured, f"{release.schema}: {batch.measured.label}"
     region, iteration, detail, cell, count = batch.values.T
     starts = np.flatnonzero((np.diff(region, prepend=-1) != 0) | (np.diff(iteration, prepend=-1) != 0))

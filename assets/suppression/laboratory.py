@@ -43,8 +43,8 @@ class Suppressed(Point):
 
 @lru_cache(maxsize=2000)
 def _suppress(tier: str, point: Suppressed, counts: bytes) -> Counts:
-    """The counts of a block's cells. They are cached: nothing is random, so most blocks are the same in the world
-    without a person."""
+    """The counts of a block's cells. They are cached: without randomness, most blocks are the same in the world without
+    a person."""
     from mechanisms.suppression.linked import suppress
 
     true = np.frombuffer(counts, dtype=np.int64)

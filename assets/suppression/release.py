@@ -1,4 +1,4 @@
-"""A release by suppression: the rules that it satisfies before anything runs."""
+"""A release by suppression: the rules that its declaration satisfies before anything runs."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -315,7 +315,7 @@ class SwappingDeclaration(ReleaseDeclaration):
     def _require_one_kind_of_rate(
         cls, given: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> object:
-        # A wrong risk has an error of its own.
+        # A wrong risk has its own error.
         risk = info.data.get("risk", Risk)
         if given is None and risk is None:
             raise PydanticKnownError("missing")

@@ -1,4 +1,4 @@
-"""The gates that permutation swapping adds to those of all releases."""
+"""The gates that permutation swapping adds to the shared gates."""
 
 from collections import Counter
 from collections.abc import Sequence

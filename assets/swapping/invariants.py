@@ -2,8 +2,8 @@
 
 Swapping preserves these counts (Proposition 4 of Bailie, Gong and Meng), and the release declares them as invariants. A
 record that is alone in a cell of a table is published with all its values of that table's variables, unchanged, and no
-loss covers this disclosure. The two tables determine the number of such records. A check limits it before they are
-written, and again before the charge.
+loss covers this disclosure. The two tables determine the number of such records. A check limits this number before the
+tables are written, and again before the charge.
 """
 
 import math

@@ -120,7 +120,7 @@ def describe_method(design: SwappingDesign) -> str:
 def describe_draw(release: SwappingRelease, heading: str = "draw") -> str:
     design, rates = release.design, release.design.swap_rate
     rate = _write("rate", design, rate=rates.single_rate, rates=rates, cases=list(map(format_case, rates.cases)))
-    # The steps before and after the first stir are paragraphs of their own.
+    # The steps before and after the first stir are separate paragraphs.
     further = "\n\n" + _write("noise before", design) if design.noise else ""
     further += "\n\n" + _write("second stir", design) if design.second_stir else ""
     return _write(heading, design, rate=rate, further=further)

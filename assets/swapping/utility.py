@@ -229,7 +229,7 @@ def _compare(
 def draw_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> bytes:
     """Draw the mean absolute percentage errors of draws as one box for each swap rate, with its median above it.
 
-    The form is that of Bailie, Gong and Meng, Figure 1. Whiskers reach to the farthest draw within 1.5 times the
+    The form follows Figure 1 of Bailie, Gong and Meng. Whiskers reach to the farthest draw within 1.5 times the
     interquartile range; draws beyond are points. `errors` are fractions of 1, and the picture is 1080 pixels wide.
     """
     rates = sorted(errors)
@@ -262,7 +262,7 @@ def draw_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> byt
 def draw_epsilon(marked: tuple[int, Fraction] | None) -> bytes:
     """Draw ε by Theorem 1 against the swap rate, with one line for each of `STRATA`.
 
-    The form is that of Bailie, Gong and Meng, Figure 2. Diamonds mark the smallest ε that each b can attain, and dotted
+    The form follows Figure 2 of Bailie, Gong and Meng. Diamonds mark the smallest ε that each b can attain, and dotted
     lines the swap rates 5% and 50%. The picture, 1080 pixels wide, also marks b and p of a release, if they are given.
     """
     from matplotlib.ticker import MaxNLocator

@@ -1,7 +1,7 @@
 """Questions to a hypercube: any table that can be built from its published numbers, with errors and intervals.
 
 The release's own tables, the command `stirred table` and the function `sub_table` all use the same published numbers,
-so everyone gets the same answer to the same question. Nothing confidential is read, and nothing is charged.
+so everyone gets the same answer to the same question. Answers read no confidential data and are not charged.
 """
 
 from collections.abc import Mapping, Sequence

@@ -85,7 +85,7 @@ class Amount:
 
 
 Categories = dict[str, Annotated[list[int | str | bool | None], Field(min_length=1)]]
-"""By variable, some of its categories as YAML gives them; null stands for records without a value."""
+"""By variable, some of its categories as YAML gives them; null represents records without a value."""
 
 
 class AmountDeclaration(Part):
@@ -371,7 +371,7 @@ class MomentsAttributes(StatisticAttributes):
 
 
 class HypercubeAttributes(Part):
-    """One hypercube: a draw, a charge and a publication of its own."""
+    """One hypercube, with its own draw, charge and publication."""
 
     name: ReleaseName = Field(description="The name; the hypercube's release is called <release>_<name>.")
     title: str = Field("", description="The hypercube's name in words.")

@@ -1,7 +1,7 @@
 """Questions to published quantiles and moments: quantiles, means, deviations, correlations and regressions of any cells
 that add up, with the errors of the noise and of the sample.
 
-Everything follows from the published files, so everyone gets the same answer, and nothing is charged.
+Answers follow from the published files alone, so everyone gets the same answer, free of charge.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
