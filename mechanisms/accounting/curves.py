@@ -195,7 +195,7 @@ class Curve:
 
     def _find_theta(self, is_small: Callable[[float], bool], gap: float) -> float:
         """The largest θ that is too small, by bisection of its logarithm; 0 if none is. Near the largest possible loss,
-        a greater θ would change nothing."""
+        a greater θ would have no effect."""
         low, high = -20.0, 20.0
         most = self._moments.most - gap / 4
         while high - low > 0.01:

@@ -241,7 +241,7 @@ def format_exact_loss(loss: Loss) -> str:
 
 
 def is_decimal(loss: Loss) -> bool:
-    """Whether the ε or ρ of a loss has at most `DECIMALS` decimals, or is infinite, so that rounding alters nothing."""
+    """Whether the ε or ρ of a loss has at most `DECIMALS` decimals, or is infinite, so rounding does not change it."""
     if isinstance(loss, InfiniteLoss):
         return True
     rounded = Fraction(loss.round_up())

@@ -63,9 +63,9 @@ class Places:
 class Households:
     """The households that may be swapped, in ascending order of block.
 
-    Block, group (what partners share: state, adults, minors and tenure) and key (the values of the key variables) are
-    codes of shape (households,). Raises ValueError if blocks do not ascend, a code is out of range, or a group is in
-    two states.
+    Block, group (the values that partners share: state, adults, minors and tenure) and key (the values of the key
+    variables) are codes of shape (households,). Raises ValueError if blocks do not ascend, a code is out of range, or a
+    group is in two states.
     """
 
     block: Codes

@@ -152,10 +152,11 @@ class System:
         return other
 
     def rank(self, solution: Counts, other: Counts, costs: Shares) -> Shares:
-        """The confidence in each type, shape (types,): in what share of reconstructions, each of random costs of shape
-        (reconstructions, types), it occurs. It orders records, as Dick et al. ("Confidence-ranked reconstruction of
-        census microdata from published statistics", PNAS 2023) do with other solvers. It is not a probability: vertices
-        are not uniform draws. If `other`, the histogram that differs most, is the solution, all are certain."""
+        """The confidence in each type, shape (types,): the share of reconstructions in which it occurs, each with
+        random costs, shape (reconstructions, types). It orders records, as Dick et al. ("Confidence-ranked
+        reconstruction of census microdata from published statistics", PNAS 2023) do with other solvers. It is not a
+        probability: vertices are not uniform draws. If `other`, the histogram that differs most, is the solution, all
+        are certain."""
         if np.array_equal(solution, other):
             return (solution > 0).astype(np.float64)
         return np.asarray(np.mean([found > 0 for found in self._reconstruct_each(costs)], axis=0))

@@ -6,8 +6,8 @@ only the published counts are kept. Source: SafeTab-P's specification, algorithm
 
 **Which noise a group gets** follows from its place among the groups, or from its name, and never from a count. Each
 query has a stream; groups take numbers from it in the order of regions and iterations. Every group that is not measured
-as a total only takes a number from stage 1 and one from stage 2's totals, whatever its detail is. The noise of cells
-comes from a stream of the group's own.
+as a total only takes a number from stage 1 and one from stage 2's totals, with any detail. The noise of cells comes
+from a stream of the group's own.
 """
 
 from collections.abc import Callable, Sequence

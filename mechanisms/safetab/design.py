@@ -100,7 +100,7 @@ class Measured(MeasuredLine):
 
     def query(self, part: str) -> str:
         """The name of a stream: of `total only`, of `stage 1`, or of `total`, the totals of stage 2, from which every
-        group takes one number, whatever its detail. With `cells`, a group's region and iteration follow."""
+        group takes one number in any detail. With `cells`, a group's region and iteration follow."""
         return f"{self.label} {part}"
 
     @property

@@ -7,9 +7,9 @@ bounds of its F. There is no rounding; digits are read only as needed.
 **Why one word is nearly always enough.** After one word u, U is only known to satisfy u <= 2^64·U < u + 1. Let
 c(x) = floor(2^64·F(x)). No F(x) is a multiple of 2^−64 (its bounds are tightened until they show this), so F(x) lies
 strictly between c(x)/2^64 and (c(x) + 1)/2^64. If u equals no c(x), then no F(x) lies in the interval of U, and x is
-the first integer with c(x) > u, whatever digits follow. If u equals some c(x), the draw is undecided. The number formed
-by two words is then compared with the floors of 2^128·F(x), then by three words, and so on. The words 0 and 2^64 − 1
-equal c(x) for all x far out in the tails, so values beyond the table need no special treatment.
+the first integer with c(x) > u, with any further digits. If u equals some c(x), the draw is undecided. The number
+formed by two words is then compared with the floors of 2^128·F(x), then by three words, and so on. The words 0 and 2^64
+− 1 equal c(x) for all x far out in the tails, so values beyond the table need no special treatment.
 
 A draw is undecided with a probability of about the table's size over 2^64: for σ² = 92,416, one in 3·10^15. Tests use
 words of few bits.

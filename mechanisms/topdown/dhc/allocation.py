@@ -1,5 +1,5 @@
-"""ρ of every query of the DHC at every level, as the Census Bureau's production code has them for the United States and
-for Puerto Rico. Numbers are ten-thousandths."""
+"""ρ of every query of the DHC at every level, as in the Census Bureau's production code for the United States and for
+Puerto Rico. Numbers are ten-thousandths."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -54,7 +54,7 @@ HOUSEHOLD_QUERIES = (
 
 
 def count_times(schema: Schema, query: str) -> int:
-    """How many times ρ of a query counts for a change of one person."""
+    """The number of times that ρ of a query counts for a change of one person."""
     if schema.name != PERSONS.name:
         return {UNITS.name: 2, HOUSEHOLDS.name: 4}[schema.name]
     alone, together = schema.marginal(query).find(np.array([0, schema.size // schema.attributes[0].size]))

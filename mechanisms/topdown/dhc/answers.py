@@ -1,6 +1,6 @@
-"""The own answers of a level to a query, of many siblings at a time, in compiled loops.
+"""A level's own answers to a query, for many siblings at a time, in compiled loops.
 
-Siblings are asked about the same cells. Their answers are in one array: place by place, and of a place, cell by cell.
+Siblings are asked about the same cells. Their answers are in one array: by place, and within a place by cell.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from mechanisms.topdown.schema import Counts, Marginal
 Numbers = NDArray[np.int64]
 
 _AT_ONCE = 2**20
-"""So many answers, or those of some siblings to a query if they are more, are in memory at a time."""
+"""The most answers in memory at a time, unless the answers of some siblings to one query are more."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ def join_lists(lists: Sequence[Lists]) -> Lists:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of some places of a level: all marginal cells of a list of each of several families.
+    """A request for answers of some places of a level: for each of several families, all marginal cells of a list.
 
     Attributes:
         first, last: shape (families,): the first of some siblings and the one after the last, in ascending order.
-        lists, of_family: the lists, and which of them is that of a family.
+        lists, of_family: the lists, and the position of each family's list.
     """
 
     query: str
@@ -63,12 +63,12 @@ class Asked:
         return cls(query, np.array([first]), np.array([last]), lists, np.zeros(1, dtype=np.int64))
 
     def choose(self, chosen: NDArray[Any]) -> "Asked":
-        """The same of some of the places, by their position."""
+        """The request for some of the places, by their position."""
         places = self.places[chosen]
         return Asked(self.query, places, places + 1, self.lists, self.of_place[chosen])
 
     def cut(self) -> Iterator["Asked"]:
-        """The same in parts that are in memory at a time."""
+        """The request in parts that fit in memory."""
         ends = np.cumsum(self.sizes * (self.last - self.first))
         runs = np.maximum(ends - 1, 0) // _AT_ONCE
         for own in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(runs)) + 1):
@@ -77,7 +77,7 @@ class Asked:
 
     @property
     def sizes(self) -> Numbers:
-        """Shape (families,): the number of cells of each."""
+        """Shape (families,): the number of cells of each family."""
         return np.diff(self.lists.starts)[self.of_family]
 
     @cached_property
@@ -89,7 +89,7 @@ class Asked:
 
     @cached_property
     def ends(self) -> Numbers:
-        """Shape (places + 1,): where the answers of each place begin, and where those of the last one end."""
+        """Shape (places + 1,): where the answers of each place begin, and where the last ones end."""
         return np.append(0, np.cumsum(np.repeat(self.sizes, self.last - self.first)))
 
     @property
@@ -98,7 +98,7 @@ class Asked:
         return np.repeat(self.of_family, self.last - self.first)
 
     def list_families(self) -> Iterator[tuple[int, int, Numbers, slice]]:
-        """By family: the first place and the one after the last, the cells, and where the answers are."""
+        """By family: the first place and the one after the last, the cells, and the slice of the answers."""
         lists = zip(self.lists.starts[self.of_family].tolist(), self.sizes.tolist(), strict=True)
         begin = 0
         for first, last, (start, size) in zip(self.first.tolist(), self.last.tolist(), lists, strict=True):
@@ -113,11 +113,12 @@ class Asked:
         return cells
 
     def number(self, size: int, first: int) -> Numbers:
-        """The number of each answer among all of a query with so many cells, if places are counted from the first."""
+        """The number of each answer among all answers of a query with `size` cells, with places counted from
+        `first`."""
         return np.repeat((self.places + first) * size, np.diff(self.ends)) + self.repeat_cells()
 
     def add_exact(self, marginal: Marginal, counts: Counts, answers: Numbers, sign: int = 1) -> None:
-        """Add the exact answers, or with the sign -1 subtract them."""
+        """Add the exact answers, or subtract them with the sign -1."""
         first, last = (np.searchsorted(counts.number, self.places + step) for step in (0, 1))
         if not len(first):
             return
@@ -148,7 +149,8 @@ def _reach(marginal: Marginal, own: Numbers, first: Numbers, last: Numbers) -> L
 def add_below(
     asked: Asked, parents: Numbers, answers: NDArray[np.float64], sums: NDArray[np.float64], ends: Numbers
 ) -> None:
-    """Add the answers of some places to those of their parents, in order. The parents' begin in `sums` at `ends`."""
+    """Add the answers of some places to the answers of their parents, in order. The latter begin in `sums` at
+    `ends`."""
     _add_below(asked.ends, ends[parents], answers, sums)
 
 
@@ -165,7 +167,7 @@ class Kept:
     answers: NDArray[np.int32]
 
     def ask(self, query: str) -> Asked:
-        """What asks for all of these answers to a query."""
+        """The request for all of these answers to a query."""
         sizes = self.last_cell - self.first_cell
         starts = np.append(0, np.cumsum(sizes, dtype=np.int64))
         own = np.repeat(self.first_cell - starts[:-1], sizes) + np.arange(starts[-1])
@@ -173,7 +175,8 @@ class Kept:
         return Asked(query, self.place, self.place + 1, lists, np.arange(len(self.place)))
 
     def pick(self, asked: Asked, *, whole: bool) -> Numbers | None:
-        """The answers that are asked for; None if one of them is not kept, or with `whole`, another one of a place."""
+        """The requested answers; None if one of them is not stored, or with `whole`, if more answers of a place are
+        stored."""
         position = np.minimum(np.searchsorted(self.place, asked.places), max(0, len(self.place) - 1))
         picked = np.empty(asked.ends[-1], dtype=np.int64)
         if not len(position):
@@ -241,7 +244,7 @@ def _add_exact(starts, listed, of_place, ends, first, last, found, count, sign, 
 
 @njit(cache=True, nogil=True)
 def _pick(starts, listed, of_place, ends, bounds, cells, answers, whole, picked):  # type: ignore[no-untyped-def]
-    """Cells of both are ascending, or the cell that is looked for is not found."""
+    """Whether all cells are found; the cells of both are ascending."""
     for place in range(len(of_place)):
         begin, end = starts[of_place[place]], starts[of_place[place] + 1]
         first_cell, last_cell, first_answer, last_answer = bounds[:, place]

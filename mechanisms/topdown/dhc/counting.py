@@ -1,6 +1,6 @@
 """Tables of a histogram, all counted in one reading of it by a compiled loop.
 
-A table does not tell all codes of an attribute apart: those that the same cells count are a class. A leaf is a
+A table does not distinguish all codes of an attribute: codes that the same cells count are a class. A leaf is a
 combination of classes.
 """
 
@@ -16,15 +16,15 @@ from mechanisms.topdown.schema import Counts, Schema
 Numbers = NDArray[np.int64]
 
 _FIGURES_AT_A_TIME = 2**18
-"""So many figures, or those of a single place if they are more, are counted at a time."""
+"""The most figures counted at a time, unless the figures of a single place are more."""
 
 
 @dataclass(frozen=True)
 class Leaves:
-    """How a table counts.
+    """The leaves of a table.
 
     Attributes:
-        classes: by attribute of which codes are told apart, the class of each code.
+        classes: by attribute whose codes are distinguished, the class of each code.
         counted: shape (leaves, cells): which cells count a leaf. Leaves are in order of the classes of their
             attributes, those of the last attribute changing fastest.
     """
@@ -39,9 +39,9 @@ class Tally:
 
     def __init__(self, schema: Schema, tables: Sequence[Leaves]) -> None:
         names = [attribute.name for attribute in schema.attributes]
-        # What each code adds to the number of a leaf, by table and attribute, one after the other.
+        # The number that each code adds to the number of a leaf, by table and attribute, one after the other.
         added, offsets, attributes, of_table = list[Numbers](), [0], list[int](), [0]
-        # The leaves of all tables are numbered on.
+        # The leaves of all tables are numbered consecutively.
         first, leaf, cell, cells = [0], list[Numbers](), list[Numbers](), [0]
         for table in tables:
             step = len(table.counted)
@@ -68,9 +68,9 @@ class Tally:
         )
 
     def count(self, counts: Counts, places: int) -> Iterator[tuple[int, int, Numbers]]:
-        """Of some places at a time: the first, the one after the last, and the figures of all tables, shape (places,
+        """Some places at a time: the first place, the one after the last, and the figures of all tables, shape (places,
         figures)."""
-        # What only names tables does not wait for numba.
+        # Imported here, so that code that only names tables does not wait for numba.
         from mechanisms.topdown.dhc.kernels import tally
 
         step = max(1, _FIGURES_AT_A_TIME // self.cells[-1])
@@ -84,7 +84,7 @@ class Tally:
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The same array, which a kernel may only read: of arrays that may be so or not, one type."""
+    """The same array, read-only for kernels: one type for writable and read-only arrays."""
     view = array.view()
     view.flags.writeable = False
     return view

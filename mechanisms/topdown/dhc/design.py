@@ -1,12 +1,12 @@
-"""A DHC design: which queries are measured at which levels, and the guarantee that results.
+"""A DHC design: the queries measured at each level, and the resulting guarantee.
 
-Allocations are for one record that changes. Changing one person's record in any way changes three records of persons at
-most: if the person moves, one householder is left alone and another is not alone any more. A query that tells these
-apart has a squared L2 distance of up to 6 instead of 2, and its ρ counts three times. Others see the person alone. It
-changes two units at most: one becomes vacant and the other occupied, so that a query's squared L2 distance is 4 instead
-of 2, and ρ of units counts twice. It changes two households, perhaps alike, so that the distance, and not its square,
-doubles: ρ of households counts four times. An only child is not measured and its ρ is its parent's, so that no path
-spends more than is charged (`levels`). Sources: the Census Bureau's production code; Bailie, Gong and Meng,
+Allocations are for one record that changes. Changing one person's record in any way changes at most three records of
+persons: if the person moves, one householder is left alone and another is no longer alone. A query that distinguishes
+these two states has a squared L2 distance of up to 6 instead of 2, and its ρ counts three times. Other queries see only
+the person. The change affects at most two units: one becomes vacant and the other occupied, so a query's squared L2
+distance is 4 instead of 2, and ρ of units counts twice. It affects two households, perhaps alike, so the distance, not
+its square, doubles: ρ of households counts four times. An only child is not measured and its ρ is its parent's, so no
+path spends more than the charge (`levels`). Sources: the Census Bureau's production code; Bailie, Gong and Meng,
 Theorem 2, which counts each once.
 """
 
@@ -37,7 +37,7 @@ from mechanisms.topdown.dhc.persons import PERSONS
 from mechanisms.topdown.schema import DETAILED, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS, HOUSEHOLDS)}
-"""The histograms that are measured, in order."""
+"""The measured histograms, in order."""
 
 
 MECHANISM = "TopDown DHC"
@@ -83,12 +83,12 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class DHCDesign:
-    """What is measured, by histogram. Levels are from the root to the finest. `full` says whether a place is estimated
-    from the answers at and below it, or from its own level's; answers that nobody reads are not measured. With
+    """The measurements, by histogram. Levels are from the root to the finest. With `full`, a place is estimated from
+    the answers at and below it, otherwise from its own level's; answers that are not read are not measured. With
     `householders_among_persons`, households lie within the persons of the householder's origin and race. With
     `complete`, queries with few answers are measured in full. By histogram, `passes` has the queries of each pass of
-    estimation, if they are not production's; a level may leave out all but the last of a pass. Raises DesignError if
-    the histograms, levels or queries are not those that estimation needs, or a budget or its noise is out of range."""
+    estimation, if they are not production's; a level may omit all except the last of a pass. Raises DesignError if the
+    histograms, levels or queries are not those that estimation needs, or a budget or its noise is out of range."""
 
     levels: tuple[str, ...]
     allocations: Mapping[str, Allocation]
@@ -137,7 +137,7 @@ class DHCDesign:
 
     @cached_property
     def plans(self) -> Mapping[str, Plan]:
-        """How each histogram is estimated."""
+        """The plan of estimation of each histogram."""
         plans = PLANS_WITHIN_PERSONS if self.householders_among_persons else PLANS
         if self.householders_among_persons and UNITS.name in self.passes:
             raise DesignError(
@@ -159,7 +159,7 @@ class DHCDesign:
 
     @property
     def once(self) -> ConcentratedLoss:
-        """ρ if one record of each histogram changes, as production states it (Theorem 2)."""
+        """ρ if one record of each histogram changes, as stated for production (Theorem 2)."""
         return sum((allocation.loss for allocation in self.allocations.values()), ConcentratedLoss())
 
     def of_histogram(self, histogram: str) -> ConcentratedLoss:
@@ -192,7 +192,7 @@ class DHCDesign:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """What is measured, as exact plain values, equal for designs with the same draws."""
+        """The measurements as exact plain values, equal for designs with the same draws."""
         passes = {histogram: [list(queries) for queries in own] for histogram, own in sorted(self.passes.items())}
         return {
             "levels": list(self.levels),
@@ -213,7 +213,7 @@ def check_plan(plan: Plan, allocation: Allocation, full: bool, units: Allocation
     level, and no query of a pass has over `MOST_RATIO` times the share of another.
 
     Args:
-        full: whether a place is estimated from the answers at and below it, or from its own level's.
+        full: whether a place is estimated from the answers at and below it, not only from its own level's.
         units: the allocation of units, whose answers the passes of households may read `beside`.
     """
     histogram, queries = plan.schema.name, list_queries(plan)
@@ -234,7 +234,7 @@ def check_plan(plan: Plan, allocation: Allocation, full: bool, units: Allocation
         of_pass = [units.part(levels[depth], DETAILED).rho for _ in step.beside] if units else []
         for query in step.queries:
             rho, *below = (allocation.part(level, query).rho for level in levels[depth:])
-            # With full estimation, a query that is not asked at this level is answered by those below.
+            # With full estimation, the levels below answer a query that is not asked at this level.
             of_pass.append(rho or max(below, default=rho) if full else rho)
         if max(of_pass) > MOST_RATIO * min(filter(None, of_pass)):
             raise DesignError(

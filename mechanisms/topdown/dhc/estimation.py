@@ -1,12 +1,12 @@
 """From noisy answers to the histograms of a parent's children, on the cells that the parent has.
 
-A family is estimated pass by pass (`passes`). What is held at first are counts of groups of cells, given for every
-child: those of the redistricting data, for persons. A parent that has these counts too, and none of the impossible
-cells, can always be divided: each group is a table with the children's counts and the parent's cells as margins.
+A family is estimated pass by pass (`passes`). The first held counts are counts of groups of cells, given for every
+child: for persons, the redistricting data. A parent that also has these counts, and no impossible cells, can always be
+divided: each group is a table with the children's counts and the parent's cells as margins.
 
 Within a group, counts by kind may have limits: persons by type of group quarters (`quarters`), or households by the
-householder's origin and race (`householders`). Single kinds' are bounds of the real-valued problem. If the integers
-exceed a limit, the nearest counts by kind that satisfy all of them are fixed, and the pass is repeated.
+householder's origin and race (`householders`). The limits of single kinds are bounds of the real-valued problem. If the
+integers exceed a limit, the nearest counts by kind that satisfy all of them are fixed, and the pass is repeated.
 """
 
 from collections.abc import Callable
@@ -26,15 +26,16 @@ from mechanisms.topdown.schema import add_up
 from mechanisms.topdown.sets import nearest_counts, satisfies_sets
 
 GAP = 1e-6
-"""The relative duality gap at which a real-valued step ends. The cells of a smaller one differ by less than 0.1 above
+"""The relative duality gap at which a real-valued step ends. With a smaller gap, cells differ by less than 0.1 above
 the block, and rounding moves them by up to 1."""
 
 _ARCS = 20_000
-"""Groups are rounded together up to about so many counts of children: rounding takes more than linear time."""
+"""The approximate number of counts of children up to which groups are rounded together: rounding takes more than linear
+time."""
 
 Read = Callable[[str, NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 """The noisy answers of all children to a query, shape (children, answers), for some of its marginal cells, and their
-precisions 1/σ², shape (children,), which are 0 if there are none."""
+precisions 1/σ², shape (children,), which are 0 for missing answers."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def estimate(family: Family) -> Estimate:
 
 
 class _Problem:
-    """One pass of a family: cells of the pass in order of what is held, then of kind.
+    """One pass of a family: cells of the pass in order of the held query, then of kind.
 
     `of_cell` has the position of each of the family's cells among the cells of the pass; those are `order`ed for the
     real-valued step.
@@ -176,7 +177,8 @@ class _Problem:
         upper: NDArray[np.int64],
         others: NDArray[np.int64] | None,
     ) -> Solution:
-        """The real-valued counts of the cells of the chosen groups, given those of the others if there are any."""
+        """The real-valued counts of the cells of the chosen groups, given the counts of the other groups if there are
+        any."""
         parts = chosen[self.starts[:-1]]
         starts = np.append(0, np.cumsum(np.diff(self.starts)[parts]))
         groups = np.unique(self.group_of_part[parts])
@@ -208,9 +210,9 @@ class _Problem:
         rounded: NDArray[np.int64],
         kinds: NDArray[np.int64] | None,
     ) -> None:
-        """Write integers for the chosen cells' real values, shape (children, chosen cells), into `rounded`. Groups do
-        not depend on each other. With counts by `kinds`, shape (children, parts), these hold, and coarser queries count
-        within kinds."""
+        """Write integers for the chosen cells' real values, shape (children, chosen cells), into `rounded`. Groups are
+        independent. With counts by `kinds`, shape (children, parts), these are held, and coarser queries count within
+        kinds."""
         schema, group = self.family.plan.schema, self.group[chosen]
         part = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))[chosen]
         where, example = np.flatnonzero(chosen), self.example[chosen]

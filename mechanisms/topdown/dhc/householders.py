@@ -1,9 +1,9 @@
-"""What the redistricting data say about householders by Hispanic origin and race.
+"""The limits that the redistricting data set on householders by Hispanic origin and race.
 
-In a block, no more households have a householder of an origin and race than persons of it live in households there, so
-that a set S of them has at most min(occupied units, persons of S) householders: the rank function of a polymatroid. The
-sums over the blocks of a place are the limits of the place. Whole numbers that satisfy them can be divided among its
-children (Frank and Tardos, 1988), as in `feasibility`, so that a family can always be estimated.
+A block has at most as many householders of an origin and race as persons of it in households, so a set S of them has at
+most min(occupied units, persons of S) householders: the rank function of a polymatroid. The sums over the blocks of a
+place are the limits of the place. Whole numbers that satisfy them can be divided among its children (Frank and Tardos,
+1988), as in `feasibility`, so that a family can always be estimated.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from mechanisms.topdown.dhc.tree import Held
 from mechanisms.topdown.feasibility import Limits, Sets
 
 RACES = 7
-"""Six races alone, and two or more, which are the codes from 6 of a person's race."""
+"""Six races alone, and two or more races, the codes from 6 of a person's race."""
 
 _AT_ONCE = 2**22
-"""So many limits of blocks are computed at once."""
+"""The number of limits of blocks computed at once."""
 
 
 class HouseholdersError(RefusedError, ValueError):
@@ -39,11 +39,11 @@ class Householders:
     persons: NDArray[np.int64]
 
     def add_up(self, parents: NDArray[np.int64]) -> "Householders":
-        """Those of the level above; `parents` has the position of each place's parent."""
+        """The householders of the level above; `parents` has the position of each place's parent."""
         return Householders(parents[self.place], self.occupied, self.persons)
 
     def take(self, first: int, last: int) -> "Householders":
-        """Those of the places from `first` up to `last`."""
+        """The householders of the places from `first` up to `last`."""
         own = slice(*np.searchsorted(self.place, [first, last]))
         return Householders(self.place[own], self.occupied[own], self.persons[own])
 
@@ -53,8 +53,8 @@ class Householders:
         return HOUSEHOLDS.marginal(ORIGIN_AND_RACE).find(cells).astype(np.int64) + 1
 
     def limit(self, first: int, last: int, group: int, kinds: NDArray[np.int64]) -> Limits:
-        """The limits of householders in the places from `first` up to `last`, by kind; others than these `kinds` have
-        nobody. There is one group, of all households."""
+        """The limits of householders in the places from `first` up to `last`, by kind; kinds outside `kinds` are empty.
+        There is one group, of all households."""
         own, sets = self.take(first, last), 1 << len(kinds)
         most, step = np.zeros((last - first, sets), dtype=np.int64), max(1, _AT_ONCE // sets)
         for start in range(0, len(own.place), step):
@@ -71,8 +71,8 @@ class Householders:
 
 
 def count_householders(redistricting: Held | NDArray[np.int64], occupied: NDArray[np.int64]) -> Householders:
-    """Those of the finest level, from the redistricting data's persons, shape (places, groups), and occupied units,
-    shape (places,). Raises HouseholdersError if there are more of these than persons in households."""
+    """The householders of the finest level, from the redistricting data's persons, shape (places, groups), and occupied
+    units, shape (places,). Raises HouseholdersError if there are more occupied units than persons in households."""
     persons = _count_persons(redistricting, len(occupied))
     require_persons(_count_unpeopled(persons, occupied))
     return Householders(np.arange(len(occupied)), occupied, persons)
@@ -88,7 +88,7 @@ def _count_unpeopled(persons: NDArray[np.int64], occupied: NDArray[np.int64]) ->
 
 
 def require_persons(unpeopled: int) -> None:
-    """Raise HouseholdersError if so many blocks are more than none."""
+    """Raise HouseholdersError if the number of such blocks is not 0."""
     if unpeopled:
         raise HouseholdersError(f"{unpeopled:,} blocks have more occupied units than persons in households")
 

@@ -1,5 +1,5 @@
-"""Households and units as the DHC counts them. A household has one of 522 types; an occupied unit is counted once among
-the households and once among the units, where vacant units and group quarters are counted too."""
+"""Households and units in the DHC. A household has one of 522 types; an occupied unit is counted once among the
+households and once among the units, which also include vacant units and group quarters."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -36,7 +36,7 @@ _PARTS = {
 class HouseholdType:
     """Size; whether three generations live together; the couple of the householder; whether relatives live in the
     household; the householder's own children under 18; all children under 18 except householder, spouse and partner;
-    and whether anybody is under 18."""
+    and whether a person is under 18."""
 
     size: int
     multigenerational: bool
@@ -184,7 +184,7 @@ owned); and the type."""
 TENURE = "hhtenshort_3lev"
 
 ORIGIN_AND_RACE = "hisp * race"
-"""Of the householder, in the order of the redistricting data's persons."""
+"""The householder's origin and race, in the order of the redistricting data's persons."""
 
 UNITS = Schema(
     name="units",

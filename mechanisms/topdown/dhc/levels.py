@@ -1,4 +1,4 @@
-"""A level of the tree at a time: what is measured there, and the histograms of all its places.
+"""One level of the tree at a time: its measurements, and the histograms of all its places.
 
 With full information, a place's answer to a query is combined with those of the places below: the answers of its
 children add up to another, independent answer of the place, and the two are weighted by their precisions 1/σ². So the
@@ -6,8 +6,8 @@ precision of the combined answers of a place with its own precision p and childr
 p + 1/Σ(1/p_c). If queries had the same shares of ρ at all levels, the best fit of a family to the combined answers
 would be the best linear fit to all answers at and below its places (Hay, Rastogi, Miklau and Suciu, 2010).
 
-The answers of the places below are read where they add a twentieth of a place's precision. Those to queries with many
-answers are read of the children alone, as deeper places have the more answers the less each adds.
+The answers of the places below are read where they add a twentieth of a place's precision. For queries with many
+answers, only those of the children are read, because deeper places have more answers and each adds less.
 """
 
 from collections import defaultdict
@@ -34,27 +34,27 @@ from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import Counts, Schema, add_up
 
 _WORTH = 0.05
-"""The part of a place's own precision that answers of the places below add at least, or they are not read."""
+"""The least part of a place's own precision that answers of the places below must add to be read."""
 
 COMPLETE_SIZE = 1000
-"""Queries with so many answers or fewer are read at all levels below, those with more at the next one; and they can be
+"""Queries with up to this number of answers are read at all levels below, others only at the next; and they can be
 drawn in full (`Level.complete`)."""
 
 _AT_ONCE = 2**18
-"""The answers of families are read together up to so many cells of all children, or those of a single family."""
+"""The most cells of all children whose answers are read together, unless a single family has more."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """What is measured of a level, and how precisely. An only child is not measured: its ρ is its parent's, which has
-    the same counts, and so on down the tree. If the parent's queries count more often in the charge than the child's,
-    the parent spends less, so that the charge covers every path from the root.
+    """The measurements of a level and their precision. An only child is not measured: its parent, which has the same
+    counts, spends its ρ, and so on down the tree. If the parent's queries count more often in the charge than the
+    child's, the parent spends less, so that the charge covers every path from the root.
 
     Attributes:
         variances: σ² of each query.
-        runs: shape (places,): how many only children lie below the place, one below the other; -1 for an only child.
-        scales: by such a number, how many times ρ of the level the place spends.
-        complete: whether queries with few answers are read in full, also where nobody is estimated to be.
+        runs: shape (places,): the number of only children below the place, one below the other; -1 for an only child.
+        scales: by such a number, the multiple of the level's ρ that the place spends.
+        complete: whether queries with few answers are read in full, also where the estimated counts are 0.
         first: the number of the first place in the level, if these are not all of its places.
     """
 
@@ -110,12 +110,12 @@ class Answering(Protocol):
     def level(self) -> Level: ...
 
     def answer(self, asked: Asked, /) -> NDArray[np.int64]:
-        """The answers that are asked for."""
+        """The requested answers."""
         ...
 
 
 ReadBeside = Callable[[int, int, NDArray[np.int64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
-"""As `Reading.read`, of one query."""
+"""As `Reading.read`, for one query."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Coarse:
     of_query: Mapping[str, NDArray[np.integer[Any]]]
 
     def answer(self, asked: Asked) -> NDArray[np.integer[Any]]:
-        """The answers that are asked for. Raises ValueError if those of one of the places are not there."""
+        """The requested answers. Raises ValueError if a place has no answers here."""
         known = np.searchsorted(self.places, asked.places)
         if not np.array_equal(self.places[known[known < len(self.places)]], asked.places):
             raise ValueError(f"{asked.query}: a place is asked for whose exact answers are not there")
@@ -138,14 +138,15 @@ Exact = Counts | Coarse
 
 
 def list_coarse(schema: Schema, levels: Iterable[Level]) -> list[str]:
-    """The queries of some levels that the estimation of all levels above reads; the others are read of the next one."""
+    """The queries of some levels that the estimation of all levels above reads; the others are read only at the next
+    level."""
     queries = dict.fromkeys(query for level in levels for query in level.variances)
     return [query for query in queries if schema.marginal(query).size <= COMPLETE_SIZE]
 
 
 class Measuring:
-    """The noisy answers of a level, of which only those are made that are read. An answer is that of the complete draw,
-    in which every measured place answers every query: it depends on the query, the place and the marginal cell."""
+    """The noisy answers of a level, made only where they are read. An answer is the same as in the complete draw, in
+    which every measured place answers every query: it depends on the query, the place and the marginal cell."""
 
     def __init__(self, schema: Schema, level: Level, exact: Exact, key: bytes, purpose: str = "") -> None:
         self.schema, self.level, self._exact = schema, level, exact
@@ -164,7 +165,7 @@ class Measuring:
         return self.answer(Asked.of_siblings(query, first, last, cells)).reshape(last - first, len(cells))
 
     def answer(self, asked: Asked) -> NDArray[np.int64]:
-        """The answers that are asked for. Raises ValueError as `draw_noise`."""
+        """The requested answers. Raises ValueError as `draw_noise`."""
         answers = self.draw_noise(asked)
         if isinstance(self._exact, Coarse):
             answers += self._exact.answer(asked)
@@ -173,7 +174,7 @@ class Measuring:
         return answers
 
     def draw_noise(self, asked: Asked) -> NDArray[np.int64]:
-        """The noise of all answers that are asked for. Raises ValueError if one of the places is not measured."""
+        """The noise of all requested answers. Raises ValueError if one of the places is not measured."""
         marginal, runs = self.schema.marginal(asked.query), self.level.runs[asked.places]
         self._require_measured(runs, asked.places)
         numbers, noise = asked.number(marginal.size, self.level.first), np.empty(asked.ends[-1], dtype=np.int64)
@@ -204,8 +205,8 @@ class Reading:
         self._precisions = dict[tuple[str, int], tuple[NDArray[np.float64], NDArray[np.bool_]]]()
 
     def precisions(self, query: str, depth: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Of the combined answers to a query, shape (places,), if so many levels below are read, 0 where there are
-        none; and for which places they are combined."""
+        """The precisions of the combined answers to a query, shape (places,), if `depth` levels below are read, 0
+        without answers; and for which places answers are combined."""
         # `lru_cache` on the method would make a cycle of references through the exact counts, which would then stay in
         # memory until Python's collector runs.
         if (query, depth) not in self._precisions:
@@ -229,11 +230,11 @@ class Reading:
         return answers.reshape(last - first, len(cells)), self.find_precisions(query)[first:last]
 
     def find_precisions(self, query: str) -> NDArray[np.float64]:
-        """Those of the answers to a query, shape (places,)."""
+        """The precisions of the answers to a query, shape (places,)."""
         return self.precisions(query, find_depth(self.measuring.schema, query))[0]
 
     def answer(self, asked: Asked, depth: int | None = None) -> NDArray[np.float64]:
-        """The answers that are asked for; so many levels below are read."""
+        """The requested answers; `depth` levels below are read."""
         if depth is None:
             depth = find_depth(self.measuring.schema, asked.query)
         precisions, combine = (each[asked.places] for each in self.precisions(asked.query, depth))
@@ -283,7 +284,7 @@ def measure_tree(
     purpose: str = "",
     complete: bool = False,
 ) -> list[Reading]:
-    """The answers of all levels, as `read_all`, from the exact counts of the finest. The noise of another purpose has
+    """The answers of all levels, as `read_all`, from the exact counts of the finest. Noise for another purpose has
     streams of its own."""
     levels = zip(plan_levels(schema, allocation, parents, complete), climb(finest, parents, add_counts), strict=True)
     return read_all([Measuring(schema, level, exact, key, purpose) for level, exact in levels], parents, full)
@@ -309,15 +310,15 @@ class Answers:
 
 @dataclass(frozen=True)
 class Task:
-    """A family to estimate, with the number of its parent in the level above. It has all that its estimate follows
-    from, and neither key nor exact counts."""
+    """A family to estimate, with the number of its parent in the level above. It has everything that determines its
+    estimate, and neither key nor exact counts."""
 
     parent: int
     family: Family
 
     @property
     def bytes(self) -> int:
-        """Those of its answers, which are most of it."""
+        """The bytes of its answers, which are most of the task."""
         assert isinstance(self.family.read, Answers)
         return sum(answers.nbytes for _, answers, _ in self.family.read.of_query.values())
 
@@ -355,7 +356,7 @@ def estimate_level(
         above: the histograms of the level above; None at the root.
         limiting: the limits of the level's counts by kind.
         perform: carries out the tasks, possibly in other processes; answers are read in this one.
-        beside: by query that the plan names so, how its answers are read.
+        beside: by query that the plan names `beside`, the function that reads its answers.
     """
     reading = reading if isinstance(reading, Reading) else Reading(reading)
 
@@ -457,8 +458,8 @@ def estimate_all_homes(
 def read_tenures(
     units: Reading, occupancy: NDArray[np.int64], parents: NDArray[np.int64], above: Counts | None
 ) -> ReadBeside:
-    """The answers of units, read as their own estimation reads them, added up to tenures. Of the three tenures, one has
-    two kinds, so that variances are 1, 1 and 2 times that of an answer; their mean stands for each."""
+    """The answers of units, read as in their own estimation, added up to tenures. One of the three tenures has two
+    kinds, so variances are 1, 1 and 2 times the variance of an answer; their mean is used for each."""
     tenure = UNITS.marginal("tenure_3lev")
     answers, precisions = np.zeros((len(parents), tenure.size)), np.zeros(len(parents))
     families = list_families(UNIT_PLAN_AFTER_HOUSEHOLDS, occupancy, parents, above)
@@ -474,22 +475,22 @@ def read_tenures(
 
 
 def hold_units(households: Counts, occupancy: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What holds of units after households: of each place, occupied units by tenure and all else, shape (places,
+    """The held counts of units after households: by place, occupied units by tenure and everything else, shape (places,
     28)."""
     tenures = households.answer(HOUSEHOLDS.marginal(TENURE), 0, len(occupancy))
     return np.concatenate([tenures, occupancy[:, 1:]], axis=1)
 
 
 def count_tenures(units: Counts, places: int) -> NDArray[np.int64]:
-    """What holds of households: the occupied units of each place by tenure, shape (places, 3)."""
+    """The held counts of households: the occupied units of each place by tenure, shape (places, 3)."""
     return units.answer(UNITS.marginal("tenure_3lev"), 0, places)[:, :3]
 
 
 def read_families(
     queries: Sequence[str], reading: Reading, families: Iterable[FamilyCells]
 ) -> Iterator[tuple[FamilyCells, dict[str, OfQuery]]]:
-    """Each family with all answers that its estimation reads, by query. They are read of many families at a time; none
-    are of only children."""
+    """Each family with all answers that its estimation reads, by query. Answers are read for many families at a time,
+    and never for only children."""
     waiting, weight, least = list[FamilyCells](), 0, COMPLETE_SIZE if reading.level.complete else 1
     for family in families:
         waiting.append(family)
@@ -533,19 +534,19 @@ def _read_families(
 
 
 def is_complete(schema: Schema, level: Level, query: str) -> bool:
-    """Whether all answers to a query are read, wherever anybody is estimated to be."""
+    """Whether all answers to a query are read, also where the estimated counts are 0."""
     return level.complete and schema.marginal(query).size <= COMPLETE_SIZE
 
 
 def reach_cells(schema: Schema, level: Level, query: str, own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The marginal cells that are read of siblings whose parent has some cells, ascending."""
+    """The marginal cells read for siblings whose parent has some cells, ascending."""
     marginal = schema.marginal(query)
     return np.arange(marginal.size) if is_complete(schema, level, query) else marginal.reach(own)
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """A level of which it is only asked what is read."""
+    """A level without answers, used only to find which ones are read."""
 
     schema: Schema
     level: Level
@@ -561,7 +562,7 @@ def find_read(
     peopled: NDArray[np.bool_],
     full: bool,
 ) -> list[dict[str, NDArray[np.bool_]]]:
-    """By level, from the one that is estimated, and by query: of which places it reads the answers.
+    """By level, from the estimated one, and by query: the places whose answers its estimation reads.
 
     Args:
         parents: by level, the position of each place's parent in the level above.
@@ -585,7 +586,7 @@ def find_read(
 
 
 def find_depth(schema: Schema, query: str) -> int:
-    """How many levels below are read."""
+    """The number of levels below that are read."""
     return len(LEVELS) if schema.marginal(query).size <= COMPLETE_SIZE else 1
 
 

@@ -17,17 +17,17 @@ and for a child of a parent with the estimate x and the covariance W,
 An only child is not measured and has the counts of its parent.
 
 The redistricting data measured some of the same counts, with noise of their own. The linear fit of their measurements
-in a place is another, independent estimate with a known covariance; a place that the redistricting data do not have is
-a union of their finest ones. `combine` weights both by their covariances. This is done for each place by itself, from
-the two fits of all measurements, so that no measurement counts twice. The difference of the two fits also tells about
-counts that the redistricting data alone measured, such as persons by race, whose errors go with those of the counts
+in a place is another, independent estimate with a known covariance; a place missing from the redistricting data is a
+union of their finest ones. `combine` weights both by their covariances. This is done for each place by itself, from the
+two fits of all measurements, so that no measurement counts twice. The difference of the two fits also improves counts
+that only the redistricting data measured, such as persons by race, whose errors correlate with the errors of the counts
 that both measured.
 
 One least-squares problem of all answers to both would be closer, because a place would also learn from the differences
-in other places. `benchmarks.dhc_one_problem` has by how much: with the budgets of production, by less than a tenth of
-the standard error, and for most cells by less than a hundredth.
+in other places. `benchmarks.dhc_one_problem` measures the gain: with the budgets of production, less than a tenth of
+the standard error, and for most cells less than a hundredth.
 
-Results determine published bytes, so that matrices are multiplied and inverted by the loops of `decomposition`.
+Results determine published bytes, so the loops of `decomposition` multiply and invert matrices.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,20 +64,20 @@ Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 _HOUSING = 11
-"""The codes of `tenvacgq` below are of housing units, whose number is known."""
+"""The codes of `tenvacgq` below this are housing units, whose number is known."""
 
 _OCCUPIED = 4
-"""Those below are of occupied units."""
+"""The codes of `tenvacgq` below this are occupied units."""
 
 _PARENTS_AT_A_TIME = 64
 
 _NOTHING = 1e-6
-"""What rounding errors leave of a number that is 0, where others are at least a quarter."""
+"""The bound on rounding errors in a number that is 0, where others are at least a quarter."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A query all of whose answers to some marginal cells, the first `size`, are rows of a model."""
+    """A query whose answers for the first `size` marginal cells are rows of a model."""
 
     schema: Schema
     query: str
@@ -86,7 +86,7 @@ class Answered:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What answers and sums of cells are made of.
+    """The structure of answers and sums of cells.
 
     Attributes:
         answered: the queries, in order of the rows.
@@ -102,8 +102,8 @@ class Model:
 
     @cached_property
     def _basis(self) -> tuple[list[int], Floats, Floats, Floats]:
-        """The rows that are parameters; by parameter, its row less a sum of those before, which is 0 at the pivots of
-        these, as a row and as a sum of parameters; and all rows as sums of parameters."""
+        """The rows that are parameters; by parameter, its row less a sum of the rows before, which is 0 at their
+        pivots, as a row and as a sum of parameters; and all rows as sums of parameters."""
         rows = np.concatenate([np.ones((self.known, self.atoms.shape[1])), self.atoms])
         pivots, reduced, combined, all_sums = list[int](), list[Floats](), list[Floats](), list[Floats]()
         for row in rows:
@@ -126,17 +126,17 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """Those that are not known."""
+        """The number of unknown parameters."""
         return len(self._basis[0]) - self.known
 
     @cached_property
     def answers(self) -> tuple[Floats, Floats]:
-        """Every answer as a sum of what is known, shape (rows, known), and of parameters, shape (rows, parameters)."""
+        """Every answer as a sum of known numbers, shape (rows, known), and of parameters, shape (rows, parameters)."""
         sums = self._basis[3][self.known :]
         return sums[:, : self.known], np.ascontiguousarray(sums[:, self.known :])
 
     def express(self, counted: Floats) -> tuple[NDArray[np.bool_], Floats]:
-        """Which sums of atoms, shape (sums, atoms), the answers determine; and these as sums of what is known and of
+        """Which sums of atoms, shape (sums, atoms), the answers determine; and these sums by known numbers and
         parameters."""
         pivots, reduced, combined, _ = self._basis
         rest, own = counted.astype(np.float64), np.zeros((len(counted), len(pivots)))
@@ -148,7 +148,7 @@ class Model:
         return found, own[found]
 
     def express_table(self, table: Table) -> tuple[Numbers, Floats]:
-        """The positions of a table's cells that the answers determine, and these cells as `express` has them."""
+        """The positions of a table's cells that the answers determine, and these cells as in `express`."""
         cell, atom = self.of_cell[table.schema.name]
         counts = table.count(Counts(atom, cell, np.ones(len(cell), dtype=np.int64)), self.atoms.shape[1]).T
         sizes = np.bincount(atom, minlength=self.atoms.shape[1])
@@ -185,11 +185,11 @@ def model_persons(queries: tuple[str, ...] = list_complete(PERSON_PLAN, PERSON_A
 
 @cache
 def model_homes(queries: tuple[str, ...] = list_complete(HOUSEHOLD_PLAN, HOUSEHOLD_ALLOCATION)) -> Model:
-    """Units and households. A housing unit that is occupied is a household; atoms are those of households by tenure,
-    where no rent and rent are apart, and after them the kinds of vacant units."""
+    """Units and households. An occupied housing unit is a household; atoms are those of households by tenure, with no
+    rent and rent separate, and after them the kinds of vacant units."""
     cell, atom, keys = find_atoms(HOUSEHOLDS, [*queries, TENURE])
     tenure = keys[:, -1]
-    # Of every atom of households that rent, there are two.
+    # Every atom of households that rent occurs twice.
     twice = np.flatnonzero(tenure == 2)
     household = np.concatenate([np.arange(len(keys)), twice])
     unit = np.concatenate([tenure, np.full(len(twice), 3), np.arange(_OCCUPIED, _HOUSING)])
@@ -233,14 +233,14 @@ class Answers:
 
     @property
     def runs(self) -> Numbers:
-        """As of `Level`."""
+        """As in `Level`."""
         return next(iter(self.levels.values())).runs
 
 
 @dataclass(frozen=True)
 class _Pattern:
-    """What places of a level with the same budget, and with alike children, have in common: the covariance V of what is
-    known at and below them, None if nothing is; and the inverse of C, None without children."""
+    """The common part of places of a level with the same budget and alike children: the covariance V of the estimates
+    from measurements at and below them, None without any; and the inverse of C, None without children."""
 
     variance: Floats | None
     inverse: Floats | None
@@ -257,8 +257,8 @@ class _Informed:
 
 @dataclass(frozen=True)
 class Linear:
-    """Of some places of a level: the linear estimates of sums, shape (places, sums), and their covariances with the
-    `shared` ones, shape (places, sums, shared), with their own variances, shape (places, sums)."""
+    """For some places of a level: the linear estimates of sums, shape (places, sums), their covariances with the
+    `shared` ones, shape (places, sums, shared), and their own variances, shape (places, sums)."""
 
     places: Numbers
     estimate: Floats
@@ -270,8 +270,8 @@ def fit(model: Model, levels: Sequence[Answers], sums: Floats, shared: Floats) -
     """The linear estimates of all places from the answers of all levels, from the root's: by depth, some places at a
     time, each below its parent.
 
-    `sums` and `shared` are sums of what is known and of parameters, as of `Model.express`. The `shared` ones are those
-    of which others may have another estimate. They are the last of the sums that are returned.
+    `sums` and `shared` are sums of known numbers and parameters, as in `Model.express`. Other measurements may have
+    another estimate of the `shared` ones, which are the last of the returned sums.
     """
     informed = _rise(model, levels)
     every = np.concatenate([sums, shared])
@@ -339,7 +339,7 @@ def _rise(model: Model, levels: Sequence[Answers]) -> list[_Informed]:
 
 
 def _find_precisions(model: Model, answers: Answers, run: int) -> Floats:
-    """1/σ² of each row in places with so many only children below, shape (rows,); 0 in an only child."""
+    """1/σ² of each row in places with `run` only children below, shape (rows,); 0 in an only child."""
     precisions = []
     for each in model.answered:
         level = answers.levels[each.schema.name]
@@ -404,9 +404,9 @@ def find_atoms(schema: Schema, queries: Sequence[str]) -> tuple[Numbers, Numbers
 
 @dataclass(frozen=True)
 class Told:
-    """What other measurements tell about some places: independent estimates of the `shared` sums, and after them of
-    others, shape (places, sums); their variances, of the same shape; and their covariances with the shared ones, shape
-    (places, sums, shared)."""
+    """The results of other measurements about some places: independent estimates of the `shared` sums, and after them
+    of others, shape (places, sums); their variances, of the same shape; and their covariances with the shared ones,
+    shape (places, sums, shared)."""
 
     estimate: Floats
     variance: Floats
@@ -417,14 +417,14 @@ class Told:
 
     @staticmethod
     def concatenate(parts: Sequence["Told"]) -> "Told":
-        """What is told about the places of all parts."""
+        """The results about the places of all parts."""
         return Told(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def combine(linear: Linear, told: Told) -> tuple[Floats, Floats]:
     """The estimates of sums and their variances, both of the shape (places, sums), from the linear estimates and from
-    what others tell about the same places. After the sums of the linear estimates, of which the `shared` ones are the
-    last, there are those that only the others told."""
+    the results of other measurements about the same places. The sums of the linear estimates, the last of which are
+    `shared`, are followed by the sums that only the other measurements have."""
     shared = told.covariance.shape[2]
     of_places = np.broadcast_to(linear.covariance, (*linear.estimate.shape, shared))
     found = np.concatenate([linear.estimate, told.estimate[:, shared:]], axis=1)
@@ -432,8 +432,8 @@ def combine(linear: Linear, told: Told) -> tuple[Floats, Floats]:
     difference = told.estimate[:, :shared] - linear.estimate[:, -shared:]
     for place, own in enumerate(of_places):
         spread = own[-shared:] + told.covariance[place, :shared]
-        # The error of a sum goes with the negative difference if it is of the linear estimates, or else with the
-        # difference.
+        # The error of a sum correlates with the negative difference if it is of the linear estimates, otherwise with
+        # the difference.
         across = np.concatenate([own, -told.covariance[place, shared:]])
         weights = product(across, invert(spread))
         found[place] += product(weights, difference[place][:, None])[:, 0]
@@ -446,9 +446,9 @@ class Shared:
     """Counts that the redistricting data measured.
 
     Attributes:
-        sums: those that both releases measured, as sums of the model, as of `Model.express`.
-        counted: the cells of the redistricting data's histogram that these count, and after them those that others do,
-            which only the redistricting data measured; shape (counts, cells).
+        sums: the sums that both releases measured, as in `Model.express`.
+        counted: the cells of the redistricting data's histogram that these sums count, and after them the cells of sums
+            that only the redistricting data measured; shape (counts, cells).
     """
 
     sums: Floats
@@ -461,7 +461,7 @@ class Shared:
 
 def share(model: Model) -> Shared:
     """Persons by voting age and by whether they live in households, institutions or other group quarters, and Hispanic
-    persons, as far as the model determines them, and in the tables, others by race; or occupied units."""
+    persons, as far as the model determines them, and in the tables, other counts by race; or occupied units."""
     if UNITS.name in model.of_cell:
         before = UNITS_BEFORE
         cell, atom = model.of_cell[UNITS.name]
@@ -485,8 +485,8 @@ def share(model: Model) -> Shared:
 
 
 def express_before(table: Table) -> dict[int, NDArray[np.bool_]]:
-    """By position, the cells of a table of persons that count whole cells of the redistricting data's histogram, and
-    which of these."""
+    """By position, the cells of a table of persons that count whole cells of the redistricting data's histogram, with
+    the cells that each counts."""
     query, found = PERSONS.marginal(REDISTRICTING), dict[int, NDArray[np.bool_]]()
     classes = {part.step: part for part in query.parts}
     for position, cell in enumerate(table.cells):
@@ -507,7 +507,7 @@ def express_before(table: Table) -> dict[int, NDArray[np.bool_]]:
 
 def _list_others(shared: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.bool_]]:
     """The cells of tables of persons without iterations that the redistricting data measured, and that do not follow
-    from what both did: each once, by the cells of the redistricting data's histogram that it counts."""
+    from the shared counts: each once, by the cells of the redistricting data's histogram that it counts."""
     follows, others = Model((), 0, np.array(shared, dtype=np.float64), {}), dict[bytes, NDArray[np.bool_]]()
     for name, table in DHC_TABLES.items():
         if table.schema.name == PERSONS.name and name[-1] not in ITERATIONS:
@@ -523,7 +523,7 @@ def fit_redistricting(
     """By level, from the root's: the linear estimates of sums of cells from all measurements of the redistricting data;
     `counted` has the shape (sums, cells), and the first sums are `shared`.
 
-    `families` are those of each level, and `informed` the information about it, None for the finest.
+    By level, `families` has all families, and `informed` the information about the level, None for the finest.
     """
     split = Decomposition(families[0].schema)
     sums, above = prepare_sums(split, counted), None
@@ -550,7 +550,7 @@ def fit_unions(
     shared: int,
     unions: Sequence[Numbers],
 ) -> Told:
-    """As `fit_redistricting`, of unions of the finest places."""
+    """As `fit_redistricting`, for unions of the finest places."""
     split = Decomposition(families[0].schema)
     sums, above = prepare_sums(split, counted), [np.zeros(0, dtype=np.int64)] * (len(families) - 1)
     parts = list[Told]()

@@ -1,6 +1,6 @@
 """The passes by which siblings' histograms are estimated, as in production: in each, the answers to some queries
-determine real-valued counts, which are rounded, and what is rounded holds in the next pass. A release may declare its
-own queries in passes of its own (`divide_queries`)."""
+determine real-valued counts, which are rounded and then held in the next pass. A release may declare its own queries in
+passes of its own (`divide_queries`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,9 +25,9 @@ class PassesError(ValueError):
 
 @dataclass(frozen=True)
 class Pass:
-    """The answers to `queries` determine the counts of the cells of the last query of `rounding`, which each of them
-    adds up. The queries of `rounding` are rounded in turn, each of which refines the one before, and all refine what is
-    held. The last holds in the next pass. The measurements of another histogram answer the queries `beside`."""
+    """The answers to `queries` determine the counts of the cells of the last query of `rounding`, of which each answer
+    is a sum. The queries of `rounding` are rounded in turn; each refines the one before, and all refine the held query.
+    The last is held in the next pass. The measurements of another histogram answer the queries `beside`."""
 
     queries: tuple[str, ...]
     rounding: tuple[str, ...]
@@ -40,9 +40,9 @@ class Pass:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a histogram is estimated. `held` is the query whose answers are given for every place. The first pass tells
-    apart what the queries `apart` do, whose counts have limits or are read elsewhere. At the root, the cells with
-    answers above 0 are read, or every cell."""
+    """The plan of a histogram's estimation. `held` is the query whose answers are given for every place. The first pass
+    distinguishes the cells that the queries `apart` distinguish, whose counts have limits or are read elsewhere. At the
+    root, the cells with `held` answers above 0 are read, or every cell."""
 
     schema: Schema
     held: str
@@ -92,8 +92,8 @@ HOUSEHOLD_PLAN_WITHIN_PERSONS = Plan(
     (replace(HOUSEHOLD_PLAN.passes[0], beside=(TENURE,)), HOUSEHOLD_PLAN.passes[1]),
     apart=(TENURE, ORIGIN_AND_RACE),
 )
-"""Households before units: of all occupied units, the tenure is decided together with householders by origin and race,
-which have limits. What units' measurements tell about tenure is read here too."""
+"""Households before units: the tenure of all occupied units is decided together with householders by origin and race,
+which have limits. The units' measurements of tenure are also read here."""
 
 UNIT_PLAN_AFTER_HOUSEHOLDS = Plan(UNITS, TENURE_AND_OTHERS, UNIT_PLAN.passes, every_cell=True)
 
@@ -112,9 +112,9 @@ def find_plan(histogram: str, held: str, passes: tuple[Pass, ...] | None = None)
 
 
 def divide_queries(plan: Plan, passes: Sequence[Sequence[str]]) -> Plan:
-    """The plan with other passes, each of which is given as its queries. Answers to the last query of a pass add up to
-    answers to the others, and its cells are those of the pass. Of the others, those that refine what was rounded before
-    are rounded too, in their order. Raises PassesError if a histogram cannot be estimated so."""
+    """The plan with other passes, each given as its queries. Answers to the last query of a pass add up to answers to
+    the others, and its cells are those of the pass. Other queries that refine the previously rounded one are rounded
+    too, in their order. Raises PassesError if a histogram cannot be estimated by these passes."""
     schema, fixed, found = plan.schema, (plan.held, *plan.apart), list[Pass]()
     if not all(passes) or not passes:
         raise PassesError("there is a pass without queries")

@@ -1,5 +1,5 @@
-"""Persons as the DHC counts them: by relationship or group-quarters type, sex, single year of age, Hispanic origin and
-race. All cells of a redistricting count are cells of one `REDISTRICTING` marginal."""
+"""Persons in the DHC: by relationship or group-quarters type, sex, single year of age, Hispanic origin and race. All
+cells of a redistricting count are cells of one `REDISTRICTING` marginal."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ QUARTERS = (101, 102, 103, 104, 105, 106, 201, 202, 203, 301, 401, 402, 403, 404
 """The types of group quarters, by their census codes; 997 combines the types 702, 704, 706, 903 and 904."""
 
 _MAJOR = (6, 3, 1, 5, 1, 2, 6)
-"""How many of these types there are of each major type, in the order of the redistricting data's `hhgq` from 1."""
+"""The number of these types in each major type, in the order of the redistricting data's `hhgq` from 1."""
 
 MAJOR_TYPE = (0, *np.repeat(np.arange(1, 8), _MAJOR).tolist())
 """The major type of each type of group quarters, counted from 1; households are 0."""
@@ -107,7 +107,7 @@ PERSONS = Schema(
     ),
 )
 """1,227,744 cells, of which 905,184 are possible. Production's code also has a rule for type 901 (`relgq` 40), which
-its configuration leaves out."""
+its configuration omits."""
 
 REDISTRICTING = "hhgq8lev * votingage * hispanic * cenrace"
 """The query whose answers are the redistricting data's histogram of persons, cell by cell in its order."""

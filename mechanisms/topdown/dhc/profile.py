@@ -1,6 +1,6 @@
 """The Demographic Profile (DP1): figures of persons, households and housing units, numbered as in the published table.
 
-Its rows are sums of histogram cells, but for median ages, the races tallied, and two vacancy rates.
+Its rows are sums of histogram cells, except median ages, the races tallied, and two vacancy rates.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ _OVER_15 = {f"{age} years and over": range(age, OLDEST + 1) for age in (16, 18, 
 _FIRST_AGES = (*range(0, 86, 5), OLDEST + 1)
 _RACES = {**{race: (code,) for code, race in enumerate(SIX_RACES)}, "Two or More Races": range(len(SIX_RACES), 63)}
 _INSTITUTIONS = 500
-"""The codes of institutions are below it."""
+"""The codes of institutions are below this."""
 
 _MINORS = range(18)
 _OWNERS, _RENTERS = (0, 1), (2, 3)
@@ -212,8 +212,8 @@ def find_histogram(name: str) -> str:
 
 
 def count_profile(histogram: str, counts: Counts, places: int) -> dict[str, NDArray[np.int64]]:
-    """The figures that follow from a histogram, shape (places,), in order. Those of `TENTHS` are in tenths, halves
-    rounded up, and -1 where there is nobody, or no unit."""
+    """The figures that follow from a histogram, shape (places,), in order. Figures of `TENTHS` are in tenths, halves
+    rounded up, and -1 where there is no person or unit."""
     cells, tally = _plan_tally(histogram)
     figures = np.concatenate([part for _, _, part in tally.count(counts, places)])
     found = dict(zip(cells, figures.T, strict=True))

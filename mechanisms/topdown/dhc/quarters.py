@@ -1,7 +1,7 @@
-"""What the redistricting data and the facilities of each block say about persons by type of group quarters.
+"""The limits that the redistricting data and the facilities of each block set on persons by type of group quarters.
 
 The redistricting data have the persons of each block by `hhgq8lev`, voting age, Hispanic origin and race: its groups. A
-group in group quarters has one major type, and nobody lives in a type of which the block has no facility. So the
+group in group quarters has one major type, and no person lives in a type without a facility in the block. So the
 persons of a group in a set S of types of its major type are at most the persons of the group in all blocks that have a
 facility of S, and at least those in the blocks whose facilities of the major type are all of S. These limits are those
 of `feasibility`: whole numbers that satisfy them can be divided among the children of any place.
@@ -44,11 +44,11 @@ class Quarters:
     count: NDArray[np.int64]
 
     def add_up(self, parents: NDArray[np.int64]) -> "Quarters":
-        """Those of the level above; `parents` has the position of each place's parent."""
+        """The persons of the level above; `parents` has the position of each place's parent."""
         return _collect(parents[self.place], self.group, self.types, self.count)
 
     def take(self, first: int, last: int) -> "Quarters":
-        """Those of the places from `first` up to `last`."""
+        """The persons of the places from `first` up to `last`."""
         own = slice(*np.searchsorted(self.place, [first, last]))
         return Quarters(self.place[own], self.group[own], self.types[own], self.count[own])
 
@@ -58,8 +58,8 @@ class Quarters:
         return PERSONS.marginal(QUARTERS_TYPES).find(cells).astype(np.int64)
 
     def limit(self, first: int, last: int, group: int, kinds: NDArray[np.int64]) -> Limits:
-        """The limits of a group's persons in the places from `first` up to `last`, by kind; others than these `kinds`
-        have nobody."""
+        """The limits of a group's persons in the places from `first` up to `last`, by kind; kinds outside `kinds` are
+        empty."""
         present = kinds - 1 - FIRST_TYPE[np.searchsorted(FIRST_TYPE, kinds[0] - 1, side="right") - 1]
         of_places = self.take(first, last)
         own = of_places.group == group
@@ -76,15 +76,16 @@ class Quarters:
 
 
 def count_quarters(redistricting: Held | NDArray[np.int64], facilities: NDArray[np.int64]) -> Quarters:
-    """Those of the finest level, from the redistricting data's persons, shape (places, groups), and the facilities of
-    each type, shape (places, 24). Raises QuartersError if somebody lives in a major type without a facility."""
+    """The persons of the finest level, from the redistricting data's persons, shape (places, groups), and the
+    facilities of each type, shape (places, 24). Raises QuartersError if a person lives in a major type without a
+    facility."""
     found = _match_quarters(redistricting, facilities)
     require_facilities(_count_homeless(found))
     return _collect(*vars(found).values())
 
 
 def count_homeless(redistricting: Held, facilities: NDArray[np.int64]) -> int:
-    """The places in which somebody lives in a major type without a facility."""
+    """The number of places in which a person lives in a major type without a facility."""
     return _count_homeless(_match_quarters(redistricting, facilities))
 
 
@@ -93,13 +94,13 @@ def _count_homeless(quarters: Quarters) -> int:
 
 
 def require_facilities(homeless: int) -> None:
-    """Raise QuartersError if so many blocks are more than none."""
+    """Raise QuartersError if the number of such blocks is not 0."""
     if homeless:
         raise QuartersError(f"{homeless:,} blocks have persons in a type of group quarters without a facility")
 
 
 def _match_quarters(redistricting: Held | NDArray[np.int64], facilities: NDArray[np.int64]) -> Quarters:
-    """In any order; of no types where there is no facility."""
+    """The persons in any order; the set of types is empty where there is no facility."""
     bits = np.zeros((len(facilities), 7), dtype=np.int64)
     for number, major in enumerate(_TYPES):
         bits[:, major] |= (facilities[:, number] > 0).astype(np.int64) << (number - FIRST_TYPE[major])
@@ -130,9 +131,10 @@ def find_short(counts: Counts, facilities: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def fill_facilities(counts: Counts, facilities: NDArray[np.int64]) -> Counts:
-    """Blocks in which every facility has a person, where that is found: one type after the other, persons move between
-    types of a major type, all else equal, from the type with the most persons beyond its facilities. Moves are not
-    undone, even if others would fill more. The redistricting data's counts, and empty types, stay as they are."""
+    """The blocks with a person in every facility, where moves achieve this: one type after the other, persons move
+    between types of a major type, with all other attributes unchanged, from the type with the most persons beyond its
+    facilities. Moves are not undone, even if others would fill more. The redistricting data's counts, and empty types,
+    stay as they are."""
     short = find_short(counts, facilities)
     ends = np.searchsorted(counts.number, [short, short + 1])
     kept = ~np.isin(counts.number, short)

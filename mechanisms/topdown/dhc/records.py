@@ -14,7 +14,7 @@ PLACE = {"TABBLKST": (1, 2), "TABBLKCOU": (3, 3), "TABTRACTCE": (6, 6), "TABBLKG
 
 
 def list_relationships() -> list[Mapping[str, str]]:
-    """By `relgq`: where and how a person lives."""
+    """By `relgq`: the residence and relationship of a person."""
     rows = list[Mapping[str, str]]()
     for code in range(len(RELATIONSHIPS)):
         relationship = 20 if code < 2 else 19 + code
@@ -27,7 +27,7 @@ def list_relationships() -> list[Mapping[str, str]]:
 
 
 def list_households() -> list[Mapping[str, str | int]]:
-    """By sex of the householder and `hhtype_dhch`: what a household is."""
+    """By sex of the householder and `hhtype_dhch`: the traits of a household."""
     return [{"sex": sex, "type": code, **_describe(each, sex)} for sex in range(2) for code, each in enumerate(TYPES)]
 
 
@@ -72,4 +72,4 @@ def _partners(each: HouseholdType, sex: int) -> int:
 
 
 PRESENT = ("000", "100", "110", "111")
-"""By `elderly`: whether somebody is 60, 65 and 75 or older."""
+"""By `elderly`: whether a person is 60, 65 and 75 or older."""

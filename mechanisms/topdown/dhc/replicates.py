@@ -1,7 +1,7 @@
-"""Replicates of the DHC: noise and estimation once more, on counts that are already published.
+"""Replicates of the DHC: noise and estimation repeated on published counts.
 
-As `mechanisms.topdown.replicates` has it for the redistricting data. A replicate of the DHC lies within the counts of a
-replicate of the redistricting data, so that it has their errors too.
+`mechanisms.topdown.replicates` does the same for the redistricting data. A replicate of the DHC lies within the counts
+of a replicate of the redistricting data, so it also has their errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ def estimate_persons(
 
     Args:
         parents: by level from the root's, the position of each place's parent in the level above; 0 for the root.
-        counts: by histogram, the counts of the finest level that are measured.
-        persons: what holds of persons in the finest level, shape (places, groups).
-        facilities: of the finest level, shape (places, types).
+        counts: by histogram, the measured counts of the finest level.
+        persons: the held counts of persons in the finest level, shape (places, groups).
+        facilities: the facilities of the finest level, shape (places, types).
 
     Raises QuartersError, NotSolvedError and NotRoundedError.
     """
@@ -55,7 +55,7 @@ def estimate_homes(
     facilities: Numbers,
     key: bytes,
 ) -> dict[str, Counts]:
-    """As `estimate_persons`, of units and households, which do not depend on the persons' estimates. Raises
+    """As `estimate_persons`, for units and households, which do not depend on the persons' estimates. Raises
     HouseholdersError, NotSolvedError and NotRoundedError.
 
     Args:

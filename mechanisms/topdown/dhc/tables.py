@@ -20,7 +20,7 @@ from mechanisms.topdown.redistricting import REDISTRICTING as REDISTRICTING_TABL
 from mechanisms.topdown.schema import Counts, Schema
 
 Where = Mapping[str, Sequence[int]]
-"""By attribute, the codes that count; all codes of other attributes do."""
+"""By attribute, the codes that count; all codes of other attributes count."""
 
 _Path = tuple[str, ...]
 _Row = tuple[_Path, Where]
@@ -83,8 +83,9 @@ MEDIAN_AGES = ("P13", *(f"P13{letter}" for letter in "ABCDEFGHI"))
 def list_figures(
     names: Sequence[str], counts: Counts, places: int
 ) -> Iterator[tuple[int, int, dict[str, NDArray[np.int64]]]]:
-    """Of some places at a time: the first, the one after the last, and the figures of tables of one histogram by name,
-    shape (places, cells). Median ages are in tenths of a year, and -1 where there is nobody; halves are rounded up."""
+    """Some places at a time: the first place, the one after the last, and the figures of tables of one histogram by
+    name, shape (places, cells). Median ages are in tenths of a year, and -1 where there is no person; halves are
+    rounded up."""
     tally = _plan_tally(tuple(names))
     for first, last, figures in tally.count(counts, places):
         of_tables = zip(names, np.split(figures, tally.cells[1:-1], axis=1), strict=True)
@@ -92,7 +93,7 @@ def list_figures(
 
 
 def count_figures(names: Sequence[str], counts: Counts, places: int) -> dict[str, NDArray[np.int64]]:
-    """The same of all places."""
+    """The same for all places."""
     parts = [figures for _, _, figures in list_figures(names, counts, places)]
     return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
@@ -104,7 +105,7 @@ def _plan_tally(names: tuple[str, ...]) -> Tally:
 
 
 def _find_leaves(name: str) -> tuple[Schema, Leaves]:
-    """What a table counts; of median ages, persons by sex and year of age."""
+    """The histogram and leaves of a table; for median ages, persons by sex and year of age."""
     if name in P_L_TABLES:
         attributes = {PERSONS.marginal(part.name).parts[0].step: part.name for part in PERSONS.attributes}
         parts = PERSONS.marginal(REDISTRICTING).parts
@@ -123,8 +124,8 @@ def _find_leaves(name: str) -> tuple[Schema, Leaves]:
 
 
 def find_median_ages(counts: Counts, places: int, iteration: str = "") -> list[tuple[Fraction | None, ...]]:
-    """By place, the median age of both sexes, of men and of women, all or those of an iteration; None where there is
-    nobody. Within the year of age that holds the middle person, persons are spread evenly."""
+    """By place, the median age of both sexes, of men and of women, of all persons or of an iteration; None where there
+    is no person. Within the year of age of the middle person, persons are spread evenly."""
     parts = [figures for _, _, figures in _plan_tally((f"P13{iteration}",)).count(counts, places)]
     numerators, denominators = (part.tolist() for part in _find_median_ages(np.concatenate(parts)))
     return [
@@ -134,7 +135,7 @@ def find_median_ages(counts: Counts, places: int, iteration: str = "") -> list[t
 
 
 def _round_median_ages(by_sex_and_age: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The median ages in tenths of a year, shape (places, 3); halves are rounded up. It is -1 where there is nobody."""
+    """The median ages in tenths of a year, shape (places, 3); halves are rounded up; -1 where there is no person."""
     numerators, denominators = _find_median_ages(by_sex_and_age)
     some = np.maximum(denominators, 1)
     return np.where(denominators > 0, (20 * numerators + some) // (2 * some), -1)
@@ -142,7 +143,7 @@ def _round_median_ages(by_sex_and_age: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _find_median_ages(by_sex_and_age: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """From persons by place, and by sex and year of age, the median ages as fractions, both of the shape (places, 3);
-    the denominator is 0 where there is nobody."""
+    the denominator is 0 where there is no person."""
     by_sex = by_sex_and_age.reshape(-1, 2, OLDEST + 1)
     persons = np.concatenate([by_sex.sum(axis=1, keepdims=True), by_sex], axis=1)
     until = persons.cumsum(axis=2)
@@ -529,7 +530,7 @@ ITERATIONS = {
     **{letter: f"{race} alone, not Hispanic or Latino" for letter, race in zip("JKLMN", SIX_RACES[1:], strict=True)},
     "O": "Two or More Races, not Hispanic or Latino",
 }
-"""The populations of a table's iterations by their letters: races alone (A to F) and so on."""
+"""The populations of a table's iterations by letter: races alone (A to F) etc."""
 
 
 def find_population(iteration: str, schema: Schema) -> Where:

@@ -19,8 +19,8 @@ Integers = TypeVar("Integers", bound=NDArray[np.integer[Any]])
 
 @dataclass(frozen=True)
 class Held:
-    """The answers of all places of a level to a query of so many, where most answers are 0. A slice of places gives
-    theirs as an array, shape (places, answers)."""
+    """The answers of all places of a level to a query, most of which are 0. A slice of places gives their answers as an
+    array, shape (places, answers)."""
 
     counts: Counts
     answers: int
@@ -33,7 +33,7 @@ class Held:
 
 
 def climb(finest: Of, parents: Sequence[Numbers], add_up: Callable[[Of, Numbers], Of]) -> list[Of]:
-    """By level, from the root's: `finest`, and what `add_up` makes of a level and the positions of its parents."""
+    """By level, from the root's: `finest`, and the results of `add_up` for a level and the positions of its parents."""
     levels = [finest]
     for above in parents[:0:-1]:
         levels.insert(0, add_up(levels[0], above))
