@@ -180,8 +180,8 @@ def require_countable_records(session: Session, release: SafeTabRelease) -> None
     Codes must be in the list, in all eight columns of all records of the dataset. States are treated as follows.
     SafeTab's two runs are separate, and each ignores the blocks of the other: a dataset with blocks of Puerto Rico may
     have a release for the US only, and vice versa. Within the run for the US, the production layout covers the whole
-    country, and a release selects its states from it. SafeTab's own files must cover exactly the declared states, as
-    its validation requires, so a forgotten state is an error instead of an undercount of the nation.
+    country, and a release selects its states from it. SafeTab's own files must be those of the declared states, as its
+    validation requires, so a forgotten state is an error instead of an undercount of the nation.
     """
     dataset, counted = release.dataset, release.counted
     codes = session.register("known_codes", pa.table({"code": pa.array(sorted(release.lists.names), pa.string())}))

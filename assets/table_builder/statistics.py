@@ -42,7 +42,7 @@ class Part:
 
     Attributes:
         name: the name in words, which also names the part's stream of noise.
-        size: the number of numbers of every cell.
+        size: how many numbers every cell has.
         budget: exact ε or ρ for one record added or removed.
         parameter: exact scale, or σ² of a Gaussian.
         step: the amount that 1 represents, in records or units of the weight.

@@ -1,7 +1,7 @@
 """Questions to published quantiles and moments: quantiles, means, deviations, correlations and regressions of any cells
 that add up, with the errors of the noise and of the sample.
 
-Answers follow from the published files alone, so everyone gets the same answer, free of charge.
+Answers follow from the published files alone, so everyone gets the same answer and no budget is spent.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
