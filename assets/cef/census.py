@@ -167,7 +167,7 @@ def census_units(
 
     Args:
         group_quarters_types: whether the units have the column GQTYPE, the type of group quarters.
-        recodes: further columns, recoded from those of the files.
+        recodes: further columns, recoded from columns of the files.
         dhc: whether the units have the columns of the DHC, and GQTYPE.
         place_names: names of places by code; the names of states label the codes of the column.
     """
@@ -197,7 +197,7 @@ def require_recodes(
     recoded_persons: dict[str, Column],
 ) -> None:
     """Raise ValueError, with the field, if a column is not recoded, has the name of a column of the layout, or is
-    recoded from a column of units that depends on persons but declared independent of them."""
+    recoded from a column of units that depends on persons but is itself declared independent of them."""
     with name_error("recoded_units"):
         require_recoded_columns({**units, **persons}, recoded_units)
         for name, column in recoded_units.items():

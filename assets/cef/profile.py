@@ -70,7 +70,7 @@ _ROUNDED = "rounded"
 """Numbers that a decimal column takes if it is rounded (`sql/cef/typed_column.sql`)."""
 
 _ENDS = 12
-"""How many of the least and of the greatest numbers are examined, and of the texts among them."""
+"""The number of least and of greatest numbers to examine, and of texts among the numbers."""
 
 _NINES, _BELOW = re.compile(r"-?(9+[6-9]|8{2,}|7{2,})(\.0+|\.9+)?"), re.compile(r"-([189]|(\d)\2+|9+[0-9])(\.0+)?")
 """The codes of surveys for unknown numbers, such as 9999998 or 88; and below 0, such as -1, -8 or -99."""
@@ -221,7 +221,7 @@ def names_household(name: str) -> bool:
 
 
 def tells_persons_apart(name: str) -> bool:
-    """Whether a column of this name seems to number persons, such as those of a household."""
+    """Whether a column of this name seems to number persons, such as the members of a household."""
     return bool(_PERSON.search(name))
 
 

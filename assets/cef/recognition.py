@@ -403,7 +403,7 @@ def _read_whole_rows(path: Path, dialect: Dialect) -> bytes:
 
 
 def _fits(text: bytes, dialect: Dialect, more: int = 0) -> bool:
-    """Whether a text has several columns, and as many fields in each row, or `more` in each row below the header."""
+    """Whether a text has several columns, and rows with as many fields as the header, or `more` fields more."""
     try:
         names = next(read_rows(text[:LONGEST_ROW].decode("utf-8", "replace"), dialect), [])
     except csv.Error:

@@ -168,7 +168,7 @@ class StatisticalFile:
             try:
                 numbers = pa.array(of_column, pa.float64(), from_pandas=True)
             except pa.ArrowException:
-                # Stata's missing values .a to .z and those of SAS are letters among the numbers.
+                # The missing values .a to .z of Stata, and those of SAS, are letters among the numbers.
                 letters = pa.array([ord(value) if isinstance(value, str) else None for value in of_column], pa.uint8())
                 of_column = [None if isinstance(value, str) else value for value in of_column]
                 numbers = pa.array(of_column, pa.float64(), from_pandas=True)

@@ -70,8 +70,8 @@ _ENSEMBLE = 20
 
 def link(publication: Publication, persons: NamedPersons) -> Guesses:
     """Race and ethnicity of named persons, given their block and frame: from exact tables by reconstruction and
-    matching, from microdata by matching, from perturbed counts and from measurements by their posterior. Persons
-    without a match get the mode of the block."""
+    matching, from microdata by matching, and from perturbed counts or measurements by their posterior. Persons without
+    a match get the mode of the block."""
     if publication.tier.of_types:
         known = persons.count(len(publication.counts), len(publication.tier.frames))
         return Guesses(_estimate(publication, known)[persons.block, persons.frame], np.full(len(persons.block), NONE))

@@ -70,7 +70,7 @@ CONFIDENCES = (0.0, 0.5, 0.8, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of a draw of a tract, on a subset of its persons (or cells, or pairs), of which there are `persons`."""
+    """A measure of a draw of a tract, on a subset of its persons (or cells, or pairs); `persons` is their number."""
 
     attack: str
     subset: str
@@ -247,7 +247,7 @@ def measure_baselines(truth: Truth) -> Iterator[Measure]:
 
 def _agree_by_chance(counts: Counts) -> dict[str, float]:
     """The shares of records that agree by chance, in type and in frame, if each block's number of records is drawn from
-    the shares of all blocks together. With replacement, every drawn record agrees whose frame occurs in the block."""
+    the shares of all blocks together. With replacement, a drawn record agrees if its frame occurs in the block."""
     of_block, kinds = counts.sum(axis=(1, 2)), np.flatnonzero(counts.sum(axis=0))
     types, frame = counts.reshape(len(counts), -1)[:, kinds], kinds // counts.shape[2]
     drawn = np.random.default_rng(0).multinomial(of_block, types.sum(axis=0) / types.sum(), (_BY_CHANCE, len(counts)))
@@ -416,7 +416,7 @@ def _measure_ranks(truth: Truth, attack: str, confidence: Shares) -> Iterator[Me
 
 def measure_holdout(truth: Truth, others: Sequence[Truth]) -> Iterator[Measure]:
     """The match rates of the same ranks for a guesser who knows the number of persons of each block and the kinds of
-    records of other tracts. There are none without other tracts."""
+    records of other tracts; empty without other tracts."""
     if not others:
         return
     expected = truth.coarse.sum(axis=(1, 2))[:, None, None] * sum(other.coarse.sum(axis=0) for other in others)
@@ -427,8 +427,8 @@ def measure_holdout(truth: Truth, others: Sequence[Truth]) -> Iterator[Measure]:
 
 
 def measure_ratios(truth: Truth, draw: Draw, pairs: NDArray[np.int64]) -> Iterator[Measure]:
-    """Likelihood ratios: the method's own, or else, for counts under a law, those of worlds in which the first person
-    of each pair has the category of the second. `pairs` are positions of persons, shape (pairs, 2)."""
+    """Likelihood ratios: the method's own, or else, for counts under a law, the ratios to worlds in which the first
+    person of each pair has the category of the second. `pairs` are positions of persons, shape (pairs, 2)."""
     law, ratios = draw.publication.law, draw.log_ratios
     if law is not None and ratios is None:
         tract, tier = truth.tract, truth.tract.tier

@@ -202,8 +202,8 @@ class Exact(Point):
 
 @dataclass(frozen=True)
 class Rounded(Point):
-    """Rounding to the nearest multiple of a base: in T1, of the counts of all types, which tables sum; in T2, where
-    nearly all of these would be 0, of the cells of tables."""
+    """Rounding to the nearest multiple of a base: in T1, of the counts of all types, whose sums are the tables; in T2,
+    where nearly all of these counts would be 0, of the cells of tables."""
 
     base: int
 

@@ -29,12 +29,12 @@ _EQUAL = 1e-6
 """Sums that differ by no more are equal."""
 
 _GROUPINGS, _DISTRICTS = 5, 4
-"""How often blocks are grouped at random, and into how many districts."""
+"""The number of random groupings of blocks, and of districts in each."""
 
 
 def measure_utility(truth: Truth, publication: Publication) -> Iterator[Measure]:
-    """The errors of a publication: those of tables P1 to P4 by the true size of the cell, and those of each table. From
-    counts of types, the same tables as sums."""
+    """The errors of a publication: in tables P1 to P4 by the true size of the cell, and in each table by itself. From
+    counts of types, the tables are sums."""
     tier, true, offered = truth.tract.tier, truth.counts, publication.published
     published = tier.tabulate(publication.share(publication.counts)) if publication.by_type else publication.counts
     exact, names = tier.tabulate(true), list(tier.tables)
@@ -197,7 +197,7 @@ def _measure_districts(published: NDArray[Any], exact: Counts) -> float:
 
 def measure_file(truth: Truth, file: Counts, others: Sequence[Truth], key: bytes) -> Iterator[Measure]:
     """The exposure of a file of records, shape (places, frames, categories): by itself, and compared with the true
-    records and those of other tracts."""
+    records and the records of other tracts."""
     tier = truth.tract.tier
     coarse = file if tier.of_tract is None else tier.of_tract.join(file)
     persons = int(file.sum())

@@ -274,7 +274,7 @@ class DeclaredTable:
 
 
 class DeclaredCounts(GridCounts[R]):
-    """A method whose cells are those of declared tables, each of which has one query and is published with its noise.
+    """A method whose cells are the cells of declared tables, each with one query and published with its noise.
 
     A mechanism defines `declared_tables` and the noise of their cells (`noise_of`). The published table is
     `product_<name>`.
