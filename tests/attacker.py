@@ -1,7 +1,7 @@
-"""What an attacker can see of a deployment and which hashes he tries, for the tests that play the attacker.
+"""The parts of a deployment that an attacker can see, and the hashes to try, for the tests that play the attacker.
 
-This module collects everything that is public and computes the plain hashes that anyone would try. The tests of each
-kind of release make the guesses specific to it.
+This module collects all public content and computes the plain hashes that any attacker would try. The tests of each
+kind of release make its specific guesses.
 """
 
 import hmac
@@ -25,7 +25,7 @@ HEX = re.compile(r"(?<![0-9a-f])[0-9a-f]{12,128}(?![0-9a-f])")
 """Hexadecimal hashes and prefixes of them: a shortened id is just as useful to an attacker who tries candidates."""
 
 GROUPED = re.compile(r"(?<=[0-9a-f]{16}) (?=[0-9a-f]{16})")
-"""The blanks between the groups of a hash that is shown in full."""
+"""The blanks between the groups of a hash shown in full."""
 
 GUESSED_KEYS = (b"", b"\0" * 32, b"stirred", b"0" * 64)
 
@@ -66,8 +66,8 @@ def kept_by_dagster(deployment: Deployment[Any]) -> list[str]:
 
 
 def hashes_shown(deployment: Deployment[Any]) -> set[str]:
-    """All hashes but those of Dagster's snapshots of jobs and plans: they are of the code, and vary from build to build
-    with the order in which Dagster goes through its own sets.
+    """All hashes except those of Dagster's snapshots of jobs and plans, which depend on the code, and vary between
+    builds with the order in which Dagster iterates over its own sets.
     """
     runs = deployment.instance.get_runs()
     of_the_code = {snapshot for run in runs for snapshot in (run.job_snapshot_id, run.execution_plan_snapshot_id)}

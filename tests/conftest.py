@@ -1,4 +1,4 @@
-"""How the tests run: which examples Hypothesis tries, and the order of files.
+"""How the tests run: the examples that Hypothesis tries, and the order of files.
 
 The examples are the same every time, and have no deadline, as the first one may wait for Numba. `make prove` tries all
 of them, so every Hypothesis test belongs to it; all other runs try a fifth.
@@ -49,7 +49,7 @@ that tests in a browser, which wait most of the time, run beside others."""
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than processors, because tests of pages and of processes wait for others most of the time.
 
-    With two more, CI took longer: each process makes what its tests have in common anew.
+    With two more, CI took longer: each process makes the shared parts of its tests again.
     """
     return (os.cpu_count() or 1) + 1
 

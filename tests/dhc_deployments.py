@@ -32,7 +32,7 @@ HOUSEHOLD_QUERIES = (
 )  # fmt: skip
 
 LEVELS = ("State", "County", "Block")
-"""Puerto Rico's way: the root is a state. The county is its only child."""
+"""As in Puerto Rico: the root is a state. The county is its only child."""
 
 
 def _allocate(rho: int | str, queries: tuple[str, ...]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def dhc_deployment(
     files: Files | None = None,
     **changes: Any,
 ) -> DHCDeployment:
-    """A deployment whose redistricting data are published; of the DHC, nothing has run yet.
+    """A deployment with published redistricting data, before any run of the DHC.
 
     Args:
         root: a new or empty folder, or one of such a deployment, which is then continued.

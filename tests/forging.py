@@ -1,6 +1,6 @@
-"""Statistics that somebody forges: the minima and maxima that a file or a catalog states of its values.
+"""Forged statistics: the minima and maxima of values in a file or a catalog.
 
-The values themselves stay. DuckDB skips rows by statistics, so a statement that trusts them loses rows.
+The values themselves stay unchanged. DuckDB skips rows by statistics, so a statement that trusts them loses rows.
 """
 
 import re
@@ -42,7 +42,7 @@ def seal_blocks(content: bytearray) -> bytearray:
 
 
 def bound_texts(content: bytearray) -> Iterator[int]:
-    """Where the bounds of columns of texts are in a DuckDB file: 8 letters of the least and of the largest text."""
+    """The positions of the bounds of text columns in a DuckDB file: 8 letters of the least and of the largest text."""
     for found in re.finditer(rb"\xc8\x00\x08.{8}\xc9\x00\x08.{8}", content, re.DOTALL):
         yield from (found.start() + 3, found.start() + 14)
 

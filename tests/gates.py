@@ -1,4 +1,4 @@
-"""What the tests of gates share: they alter stored tables, bypassing every safeguard, and then evaluate all gates."""
+"""Helpers for the tests of gates, which alter stored tables, bypassing every safeguard, and then evaluate all gates."""
 
 import math
 import shutil
@@ -30,8 +30,8 @@ def put_back(deployment: Deployment[Any]) -> None:
 
 
 def keep_verdicts(deployment: Deployment[Any], *, every: bool = False) -> None:
-    """Evaluate all gates, however quick they are, as a run does that keeps verdicts: every one, or those `BY_DRAW_ID`
-    without."""
+    """Evaluate all gates, even quick ones, as a run that keeps verdicts does: with the verdicts of all gates, or of all
+    except `BY_DRAW_ID`."""
     with patch("assets.release.gate.SHORTEST_KEPT", 0), deployment.context.snapshot() as held:
         for gate in all_gates(held.method):
             with suppress(Exception):
@@ -40,11 +40,11 @@ def keep_verdicts(deployment: Deployment[Any], *, every: bool = False) -> None:
 
 def failing(deployment: Deployment[Any]) -> set[str]:
     """The gates that find a problem or can no longer be evaluated. As in a publication, they read held content, and are
-    not asked if there is a kept verdict. No verdict is kept, however slow the gate is: some tests evaluate gates of a
-    program that they have altered in memory, for which a kept verdict does not account.
+    not evaluated if there is a stored verdict. No verdict is stored, even for slow gates: some tests evaluate gates of
+    a program that they have altered in memory, for which a stored verdict does not account.
 
     Raises:
-        WarehouseError: if a zone cannot be read, so that nothing is evaluated.
+        WarehouseError: if a zone cannot be read, so that no gate is evaluated.
     """
     with patch("assets.release.gate.SHORTEST_KEPT", math.inf), deployment.context.snapshot() as held:
         return {gate.name for gate in all_gates(held.method) if _finds(gate.evaluate, _with_verdicts(held, gate))}

@@ -1,4 +1,4 @@
-"""What Numba compiles in a separate process: `python -m tests.kernels set-up` and `… releases <folder>`.
+"""The kernels that Numba compiles in a separate process: `python -m tests.kernels set-up` and `… releases <folder>`.
 
 Both commands print their findings as JSON, for `test_compilation`.
 """
@@ -57,7 +57,7 @@ def set_up() -> list[str]:
 
 
 def releases(folder: Path) -> list[str]:
-    """What Numba compiles in this process while it repeats the set-up and makes a release of every kind."""
+    """The kernels that Numba compiles in this process while it repeats the set-up and makes a release of every kind."""
     with compilations() as names:
         compile_kernels()
         assert deployments.small_deployment(folder / "swapping").run().success

@@ -35,17 +35,17 @@ COMPUTING = [
     "CREATE OPERATOR >= (FUNCTION = int8lt, LEFTARG = BIGINT, RIGHTARG = BIGINT)",
     "ALTER ROLE CURRENT_ROLE SET search_path = public, pg_catalog",
 ]
-"""Statements by which the owner of a catalog lets it compute what it shows."""
+"""Statements by which the owner of a catalog makes its values computed."""
 
 
 @dataclass(frozen=True)
 class Lake:
-    """A lake in which nothing has been written.
+    """An empty lake.
 
     Attributes:
         root: the folder of its files.
         catalogs: the database of each zone's catalog.
-        environment: what libpq needs to find them.
+        environment: the variables with which libpq finds them.
         data: the data path of each zone.
     """
 
@@ -77,7 +77,7 @@ class Lake:
 
 
 def make_lake(server: Server, root: Path) -> Lake:
-    """Make catalogs, roles and passwords as the documentation says."""
+    """Make catalogs, roles and passwords as in the documentation."""
     root.mkdir(parents=True, exist_ok=True)
     number = f"{os.getpid()}_{next(_numbers)}"
     folder = server.administration.folder

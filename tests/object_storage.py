@@ -32,7 +32,7 @@ class ObjectStorage:
         address: its address.
         environment: the variables by which DuckDB knows the key.
         bucket: the bucket.
-        secrets: what no message may show.
+        secrets: the texts that no message may show.
     """
 
     address: str
@@ -52,7 +52,7 @@ def object_storage(
     Args:
         folder: the folder, which is made.
         buckets: the buckets.
-        identities: who may do what, as SeaweedFS reads it, if it is not one key for everything.
+        identities: the rights of each identity, in SeaweedFS's format, unless one key has all rights.
         authority: the file that gets the certificate of an authority, which signs that of the server; None for a server
             without TLS.
 
@@ -150,7 +150,7 @@ def _wait(address: str, trust: ssl.SSLContext | None) -> None:
         try:
             urllib.request.urlopen(address, timeout=5, context=trust)
         except urllib.error.HTTPError:
-            # It answers, and refuses whoever has no key.
+            # It answers, and refuses requests without a key.
             return
         except OSError:
             time.sleep(0.2)

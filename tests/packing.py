@@ -1,4 +1,4 @@
-"""Packed integers in SQL, so that whoever can write a file can alter them like lists."""
+"""Packed integers in SQL, so that tests can alter them like lists."""
 
 import duckdb
 import numpy as np

@@ -23,7 +23,7 @@ PRODUCTS: list[dict[str, Any]] = [
 def pair_swapping_deployment(
     root: Path, *, files: Files | None = None, dataset: Mapping[str, Any] | None = None, **changes: Any
 ) -> Deployment[PairSwappingRelease]:
-    """A deployment whose source files are written; nothing has run yet.
+    """A deployment with its source files, before any run.
 
     Args:
         root: a new or empty folder, or one with the files of another such deployment, which is then continued.

@@ -1,4 +1,4 @@
-"""What modes of files forbid, for tests that may run as root, who may read everything."""
+"""The effect of file modes, for tests that may run as root, who may read all files."""
 
 import ctypes
 from collections.abc import Callable
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def obeying_modes(work: Callable[[], T]) -> T:
-    """Do something in a thread without the capabilities of root; return what it returns."""
+    """Run a function in a thread without the capabilities of root; return its result."""
 
     def attempt() -> T:
         # capset(2), version 3, for the thread that calls it.

@@ -1,7 +1,7 @@
 """A small deployment with an S-DHC release by PHSafe, on a census in the production layout.
 
 The components build the graph from their declarations, so that tests run the same graph as a deployment. `deployments`
-holds what the tests of all mechanisms share.
+has the helpers that the tests of all mechanisms share.
 """
 
 import csv
@@ -102,7 +102,7 @@ def phsafe_deployment(
     beside: Sequence[ReleaseComponent] = (),
     **changes: Any,
 ) -> Deployment[PHSafeRelease]:
-    """A deployment whose source files are written; nothing has run yet.
+    """A deployment with its source files, before any run.
 
     Args:
         root: a new or empty folder, or one with the files of another such deployment, which is then continued.

@@ -1,5 +1,5 @@
 """A reestimation beside a release by TopDown, or of files of the Census Bureau alone, as a release under test, although
-it draws nothing."""
+it makes no draw."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ DECLARED = {"name": "anew", "dataset": "town", "of": "redistricting", "title": "
 
 @dataclass(frozen=True)
 class Reading(Anew):
-    """With what tests ask of the method of any release.
+    """A method with the attributes that tests need of every release's method.
 
     Attributes:
         counted: the method of the release beside it.
@@ -44,8 +44,8 @@ class Reading(Anew):
 def reestimation_deployment(
     root: Path, guess: int = 0, custody: str = "", estimation: str = "own_levels", **changes: Any
 ) -> Deployment[Any]:
-    """A deployment whose release under test is the reestimation; nothing has run yet. The release beside it is declared
-    also if the measurements are in a folder.
+    """A deployment with the reestimation as the release under test, before any run. The release beside it is declared
+    even if the measurements are in a folder.
 
     Args:
         root, guess: as of `Kind.build`.

@@ -1,4 +1,4 @@
-"""A retabulation beside a release by TopDown, and as a release under test, although it draws nothing."""
+"""A retabulation beside a release by TopDown, and as a release under test, although it makes no draw."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ DECLARED = {
 
 @dataclass(frozen=True)
 class Counting(Recount):
-    """With what tests ask of the method of any release.
+    """A method with the attributes that tests need of every release's method.
 
     Attributes:
         counted: the method of the release that it counts again.
@@ -58,7 +58,7 @@ def declare(deployment: Deployment[Any], *datasets: DatasetDeclaration, **change
 
 
 def retabulation_deployment(root: Path, guess: int = 0, custody: str = "", **changes: Any) -> Deployment[Any]:
-    """A deployment whose release under test is the retabulation; nothing has run yet. Its custody is its release's.
+    """A deployment with the retabulation as the release under test, before any run. Its custody is its release's.
 
     Args:
         root, guess: as of `Kind.build`.

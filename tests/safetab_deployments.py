@@ -56,7 +56,7 @@ def safetab_deployment(
     households: dict[str, Any] | None = None,
     partitions: Sequence[str] = (),
 ) -> Deployment[Any]:
-    """A deployment of a town whose files are written; nothing has run yet.
+    """A deployment of a town with its files, before any run.
 
     Args:
         root: a new or empty folder, or one with the files of another such deployment, which is then continued.

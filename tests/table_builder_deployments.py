@@ -56,7 +56,7 @@ def hypercube_deployment(
     tested: int = 0,
     **changes: Any,
 ) -> Deployment[Any]:
-    """A deployment of the small dataset with persons, whose files are written; nothing has run yet.
+    """A deployment of the small dataset with persons and its files, before any run.
 
     Args:
         root: a new or empty folder, or one with the files of another such deployment, which is then continued.

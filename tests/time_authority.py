@@ -30,8 +30,8 @@ class Authority:
     Attributes:
         address: its address.
         root: the file of its root certificate.
-        queries: what it was asked.
-        answer: what it answers a query with, or the status of a page with a secret.
+        queries: the queries it received.
+        answer: its answer to a query, or the status of a page with a secret.
     """
 
     address: str

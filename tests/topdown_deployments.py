@@ -1,6 +1,6 @@
 """A deployment of a redistricting release by TopDown on a small census, in separate files, run through Dagster.
 
-`tests.deployments` holds what all kinds of release share; `tests.phsafe_deployments` makes the census.
+`tests.deployments` has the helpers that all kinds of release share; `tests.phsafe_deployments` makes the census.
 """
 
 from collections.abc import Mapping, Sequence
@@ -146,7 +146,7 @@ def topdown_deployment(
     parts: Sequence[str] = (),
     **changes: Any,
 ) -> Deployment[TopDownRelease]:
-    """A deployment whose source files are written; nothing has run yet.
+    """A deployment with its source files, before any run.
 
     Args:
         root: a new or empty folder, or one with the files of another such deployment, which is then continued.

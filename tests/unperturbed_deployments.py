@@ -31,7 +31,7 @@ def coarsening_deployment(
     dataset: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Deployment[CoarseningRelease]:
-    """A deployment whose source files are written; nothing has run yet. `changes` are to the release's declaration."""
+    """A deployment with its source files, before any run. `changes` are to the release's declaration."""
     declared = {
         "name": "coarse",
         "geography": ["region", "county"],

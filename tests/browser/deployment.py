@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 PATIENCE = 300_000
-"""Milliseconds after which a page or a run counts as stuck. Nothing waits longer than it takes, and beside other work a
+"""Milliseconds after which a page or a run counts as stuck. Waits end as soon as possible, and beside other work, a
 page may take many times Playwright's five seconds."""
 
 expect.set_options(timeout=PATIENCE)
@@ -64,7 +64,8 @@ class Site:
                 time.sleep(0.2)
 
     def launch(self, release: str) -> None:
-        """Launch a release's job as a person does. The page asks for no confirmation, whatever else was never made."""
+        """Launch a release's job as a person does. The page asks for no confirmation, even if other assets were never
+        made."""
         page = self.page
         page.goto(self.job(release))
         page.get_by_role("button", name="Materialize all").click()
@@ -74,7 +75,8 @@ class Site:
 
 
 def cut(page: Page) -> int:
-    """By how many pixels the widest table of an asset's page is wider than its place; 0 if everything is seen."""
+    """The number of pixels by which the widest table of an asset's page exceeds its place; 0 if all of it is
+    visible."""
     boxes = page.locator("[class*=assetEventMetadataScrollContainer]")
     # A page that was opened before the sensor's run ended does not show its metadata until it is opened again.
     for _ in range(int(PATIENCE / _BETWEEN_LOADS)):
@@ -147,12 +149,12 @@ def deployed(project: Path, home: Path) -> Iterator[Site]:
 
 
 def _hear_interrupts() -> None:
-    """Tests that are run in the background ignore interrupts, and would have all that they start ignore them too."""
+    """Tests that run in the background ignore interrupts, and so would all processes that they start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _require_own_webserver(port: int) -> None:
-    """Told apart from: Dagster's own webserver, which answers under any name."""
+    """The server must not be Dagster's own webserver, which answers under any name."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}/server_info", headers={"Host": "other.example"})
     with pytest.raises(urllib.error.HTTPError, match="400"):
         urllib.request.urlopen(request, timeout=60)

@@ -1,4 +1,4 @@
-"""Every kind of release as a small deployment, for the tests that all of them must pass.
+"""Every kind of release as a small deployment, for the tests that all kinds must pass.
 
 A further kind is added to `KINDS`, with its smallest useful release.
 """
@@ -46,10 +46,10 @@ class Kind:
 
     Attributes:
         build: makes a deployment below a folder. Keyword arguments: `guess`, 0 or 1, the value of the one record that
-            an attacker does not know; `dataset`, what differs in the dataset's declaration; any others, what differs
-            in the release's declaration.
-        reordered: what differs in declarations that say the same in another order.
-        small_cap: a cap that the release does not fit under; None if no cap bounds its infinite loss.
+            an attacker does not know; `dataset`, changes to the dataset's declaration; all others, changes to the
+            release's declaration.
+        reordered: changes that give the same declaration in another order.
+        small_cap: a cap under which the release does not fit; None if no cap bounds its infinite loss.
         tampering: a statement that alters the draw's stored output.
         later_change: a statement that alters the draw's confidential input.
     """
@@ -161,7 +161,7 @@ def _suppression(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
 
 
 def _backwards(declared: Any) -> Any:
-    """A declaration with every mapping and every list of it turned round."""
+    """A declaration with all its mappings and lists in reverse order."""
     if isinstance(declared, Mapping):
         return {name: _backwards(value) for name, value in reversed(declared.items())}
     return [_backwards(value) for value in reversed(declared)] if isinstance(declared, list) else declared

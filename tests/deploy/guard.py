@@ -1,4 +1,4 @@
-"""Servers that a test starts do not outlive it, even if it is killed with -9.
+"""A guard that keeps a test's servers from outliving the test, even if it is killed with -9.
 
 Servers have sessions of their own, and PostgreSQL has no parent. So a process waits for the end of the test's, and then
 kills every process that was started with its mark in the environment.
@@ -22,7 +22,8 @@ _ENDED = b"ended"
 
 @contextmanager
 def guard() -> Iterator[None]:
-    """Whatever is started in the block with this process's `MARK` is killed if this process ends before the block."""
+    """Kill all processes that are started in the block with this process's `MARK` if this process ends before the
+    block."""
     mark = uuid4().hex
     with subprocess.Popen([sys.executable, __file__, mark], stdin=subprocess.PIPE, start_new_session=True) as guarding:
         try:

@@ -1,4 +1,4 @@
-"""What the page of the warehouse's tables says, for tests that compare it with the tables that releases leave."""
+"""The content of the page of the warehouse's tables, for comparison with the tables that releases leave."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ METHODS = {
 """The heading of each mechanism's tables, by the name of its package."""
 
 WITH = {"dhc": "topdown"}
-"""By mechanism, the one of the release that it rests on."""
+"""By mechanism, the mechanism of the release on which it is based."""
 
 _OWN_SCHEMA = "<dataset>__<release>"
 _ROW = re.compile(r"^\| ([^|]*`[^|]*`) \| ([^|]*) \| ", re.MULTILINE)
@@ -34,9 +34,9 @@ class Described:
     """A row of the page: tables, by a pattern of `database.schema.table`, and the columns that it names.
 
     Attributes:
-        pattern: what a table's full name matches.
-        columns: the columns that it has.
-        complete: whether it has no others.
+        pattern: the pattern of a table's full name.
+        columns: the columns of the table.
+        complete: whether these are all its columns.
     """
 
     pattern: re.Pattern[str]
@@ -45,7 +45,7 @@ class Described:
 
 
 def described(mechanism: str) -> list[Described]:
-    """The tables that every release has, those of one mechanism, and those of the release that it rests on."""
+    """The tables of every release, of one mechanism, and of the release on which it is based."""
     _, *parts = re.split(r"^## (.+)\n", PAGE.read_text("utf-8"), flags=re.MULTILINE)
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
     own = [METHODS[each] for each in (mechanism, WITH.get(mechanism)) if each]
@@ -70,7 +70,7 @@ def undescribed(tables: dict[str, list[str]], mechanism: str) -> list[str]:
 
     Args:
         tables: the columns of every table, by `database.schema.table`.
-        mechanism: the package of the mechanism that the tables are of.
+        mechanism: the package of the tables' mechanism.
     """
     rows = described(mechanism)
     return [

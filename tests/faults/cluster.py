@@ -1,8 +1,8 @@
-"""Faults of a cluster: a server or a process is lost at a step of a release, and everybody waits.
+"""Faults of a cluster: a server or a process is lost at a step of a release, and all processes wait.
 
 The cluster is that of `tests.deploy.cluster`: PostgreSQL, an S3 server, code location, daemon and webserver. Its
-PostgreSQL server has a small disk of its own, so that the disk can be full. Every case takes another seed of the
-synthetic census, and so is a draw of its own; a deployment on files publishes the same census beside it.
+PostgreSQL server has its own small disk, so that the disk can be full. Every case takes another seed of the synthetic
+census, and so makes another draw; a deployment on files publishes the same census beside it.
 """
 
 import os
@@ -53,10 +53,10 @@ READ: Mapping[str, str] = {
     "two_counties/dhc": "two_counties/redistricting",
     "two_counties/places": "two_counties/redistricting",
 }
-"""The releases that others read: each is published before, undisturbed."""
+"""The releases that others read: each is published first, undisturbed."""
 
 GONE = 20
-"""Seconds for which the S3 server is gone, and the disk full."""
+"""The seconds without the S3 server, and with a full disk."""
 
 PATIENCE = 1200
 """Seconds after which a launch that has not ended counts as wrong."""
@@ -123,7 +123,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 class OneCluster:
-    """At most one running cluster: that of the kind of release that was asked for last."""
+    """At most one running cluster: the cluster of the kind of release requested last."""
 
     def __init__(self) -> None:
         self._opened, self._name = ExitStack(), ""
@@ -158,8 +158,7 @@ class Disturbed:
         self._cluster = opened.enter_context(running_cluster(root / "cluster", release, 300, database))
         self._declare(r"cap: .*", "cap: {epsilon: 1000000, delta: 1/1000}")
         if release in READ:
-            # What a stage does once for each table or replicate takes most of the time, and the releases that are read
-            # are not disturbed.
+            # Work for each table or replicate takes most of the time, and the releases that are read are not disturbed.
             few = "replicates: 0\n  products: [persons, units, P1, P12, H3, H12, noisy_measurements]"
             for name, text in ((READ[release], "estimation: own_levels"), (release, few)):
                 path = self._defs / name / "defs.yaml"
@@ -190,7 +189,7 @@ class Disturbed:
     def attempt(self, faults: Sequence[tuple[str, str]]) -> tuple[list[bool], list[str]]:
         """Launch the release on another census, and let each fault happen once its step has begun, in the steps' order.
 
-        Returns of each whether it happened at this step, and what was wrong.
+        Returns for each fault whether it happened at this step, and the errors.
         """
         self._launches += 1
         self._declare("seed: .*", f"seed: {1000 + self._launches}")

@@ -1,7 +1,7 @@
-"""What is done to published files and their folders by whoever can write them, but has no key.
+"""Alterations of published files and their folders by an attacker who can write them, but has no key.
 
-Each alteration is named in words, and made to a file that is given, to its folder, or to all publications. It raises
-any error if it cannot be made there.
+Each alteration has a name in words, and alters a given file, its folder, or all publications. It raises any error if it
+cannot be made there.
 """
 
 import json
@@ -22,14 +22,14 @@ from assets.publication.placement import ARRIVING, LEAVING
 from assets.release.signature import CERTIFICATE, CHECKSUMS, EDITIONS, PUBLIC_KEY, SIGNATURE, checksums, pem
 
 UNSEEN = ("rights", "times", "an attribute", "a second name elsewhere")
-"""Those that change no byte and no name of a publication, and need not be named."""
+"""The alterations that change no byte and no name of a publication, so that no error needs to name them."""
 
 _ORDER = 2**252 + 27742317777372353535851937790883648493
 """The order of the group of Ed25519 (RFC 8032, section 5.1): a number in a signature may have been increased by it."""
 
 
 def move(path: Path, to: Path) -> None:
-    """Leave a link where something was."""
+    """Replace a file or folder by a link."""
     path.rename(to)
     path.symlink_to(to)
 
@@ -60,7 +60,7 @@ def _rewrite(path: Path, rng: random.Random) -> None:
 
 
 def _hide_in_parquet(path: Path, rng: random.Random) -> None:
-    """Bytes before the footer of a Parquet file, to which nothing in it refers."""
+    """Bytes before the footer of a Parquet file, without references in the file."""
     content = path.read_bytes()
     if content[-4:] != b"PAR1":
         raise ValueError(path)
@@ -88,7 +88,7 @@ def _texts(path: Path, change: Callable[[str], str]) -> None:
 
 
 def _repeat_key(path: Path, rng: random.Random) -> None:
-    """The first key of a JSON object twice, of which readers take either."""
+    """The first key of a JSON object twice, of which readers take one or the other."""
     key, *_ = json.loads(path.read_bytes())
     _texts(path, lambda text: text.replace("{", f"{{{json.dumps(key)}: 5, ", 1))
 
@@ -170,7 +170,7 @@ def _arrive(path: Path, rng: random.Random) -> None:
 
 
 def _sign_again(path: Path, rng: random.Random) -> None:
-    """All publications are signed with a key of one's own, which in half of the cases is put beside them."""
+    """All publications are signed with the attacker's key, which in half of the cases is put beside them."""
     own, place = Ed25519PrivateKey.from_private_bytes(rng.randbytes(32)), _all(path)
     if path.parent != place and rng.random() < 0.5:
         _flip(path, rng)
@@ -268,4 +268,4 @@ FILES: Mapping[str, Callable[[Path, random.Random], object]] = {
     "a signature with another key": _sign_again,
     "no certificate": lambda path, rng: (path.parent / CERTIFICATE).unlink(),
 }
-"""What is done to a published file, to the folder that it is in, or to all publications."""
+"""The alterations of a published file, of its folder, or of all publications."""

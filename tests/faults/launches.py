@@ -96,7 +96,7 @@ def _found(here: Deployment[Any]) -> dict[str, Any]:
     read = {release.name for release in here.context.method.reads_publications_of}
     charged = here.context.ledger.read().compose(dataset.population, dataset.cap)
     problems = list(here.context.ledger.verify())
-    # As at the end of the process: what it still holds was not left by a launch.
+    # As at the end of the process: files that it still holds were not left by a launch.
     close_waiting()
     return {
         "entries": [(entry.kind, entry.release, entry.draw_id) for entry in entries if entry.release not in read],
@@ -110,7 +110,7 @@ def _found(here: Deployment[Any]) -> dict[str, Any]:
 def at_once(
     folder: Path, name: str, number: int, launches: Sequence[tuple[str, str]] = LAUNCHES
 ) -> tuple[bool, list[str]]:
-    """All launches at the same moment. Returns True, and what was wrong."""
+    """All launches at the same moment. Returns True, and the errors."""
     root = folder / f"launches-{name.replace(' ', '-')}-{number}"
     if deployment(folder / "read", name).context.method.reads_publications_of:
         shutil.copytree(prepared(folder, name), root)
@@ -119,7 +119,7 @@ def at_once(
         shutil.copy(SETTINGS, root / "dagster" / "dagster.yaml")
     else:
         (root / "dagster" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    # Each writes the source files, so all are made before anything begins.
+    # Each writes the source files, so all are made before any launch begins.
     deployed = [_deployment(root, name, release) for release, _ in launches]
     in_child(lambda: _instance(root).dispose())
     children = [

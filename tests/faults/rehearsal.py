@@ -5,8 +5,8 @@ python -m tests.faults.rehearsal --workers 2 --states 4 --households 600
 The cluster is that of `tests.deploy.cluster`, whose queue has as many runs at once as there are workers. A run is
 killed while it draws a state, and another one while it makes the levels of a state. While these are made, the daemon is
 killed and started again, the database restarts, and the S3 server is gone, once each. With `--undisturbed`, none of
-this happens. Nobody does anything about it. After one charge, the published files must be those of one run without
-partitions on files, which has fewer gates. The figures are printed as JSON; `docs/how-to/partitions.md` shows some.
+this happens. No person intervenes. After one charge, the published files must be those of one run without partitions on
+files, which has fewer gates. The figures are printed as JSON; `docs/how-to/partitions.md` shows some.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def publish_without_partitions(cluster: Cluster) -> Path:
 
 
 class Watch:
-    """What is looked at every second until the block ends.
+    """The measurements taken every second until the block ends.
 
     Attributes:
         connections: the most connections to PostgreSQL.
@@ -145,7 +145,7 @@ class Watch:
         _, parent, *_ = stat = (folder / "stat").read_text().rpartition(")")[2].split()
         spawned = sum("spawn_main" in (each / "cmdline").read_text() for each in (folder, Path("/proc") / parent))
         kind = (service, "run", "estimating")[spawned]
-        # A process that has ended, and is not waited for, has no memory.
+        # An ended process for which its parent has not waited has no memory.
         resident, *_ = re.findall(r"VmRSS:\s+(\d+)", (folder / "status").read_text()) or ["0"]
         self.memory[kind] = max(self.memory[kind], int(resident) >> 10)
         # Fields 14, 15 and 22 of proc(5): the first that is left is field 3.
@@ -155,7 +155,7 @@ class Watch:
 def rehearse(
     cluster: Cluster, states: Sequence[str], caused: Sequence[tuple[str, str, str]] = CAUSED
 ) -> dict[str, Any]:
-    """Launch the release, cause the faults, and compare what is published with one run without partitions.
+    """Launch the release, cause the faults, and compare the publication with one run without partitions.
 
     Raises AssertionError if a byte differs, if there is not exactly one charge, if a run had ended when it was to be
     killed, or if the launch fails; and TimeoutError or subprocess.TimeoutExpired if it goes on for longer than
@@ -258,7 +258,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--households", type=int, default=600, help="of all states")
     parser.add_argument("--undisturbed", action="store_true", help="cause no faults")
     chosen = parser.parse_args(arguments)
-    # Servers have sessions of their own: they are ended where a rehearsal is, or they stay.
+    # Servers have their own sessions: they must be ended with the rehearsal, or they stay.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     with (

@@ -1,7 +1,7 @@
 """Faults at single system calls, by strace: every effect on disk is counted once, then killed or refused one by one.
 
-strace is attached to a process that waits, so that nothing but its work is traced. It counts the calls of each kind
-and, at the call that is named, sends SIGKILL before the call has any effect, or makes it fail with an error.
+strace is attached to a waiting process, so that it traces only the work. It counts the calls of each kind and, at the
+named call, sends SIGKILL before the call has any effect, or makes it fail with an error.
 """
 
 import re
@@ -22,7 +22,8 @@ EFFECTS = (
     *WRITES, "fsync", "fdatasync", "sync_file_range", "rename", "renameat", "renameat2", "link", "linkat", "symlink",
     "unlink", "unlinkat", "ftruncate", "truncate", "fallocate",
 )  # fmt: skip
-"""System calls that change what is on disk, or make it durable. Folders are made and removed only around these."""
+"""System calls that change the content of the disk, or make it durable. Folders are made and removed only around
+these."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Effect:
 
     Attributes:
         call: its name.
-        number: how many calls of this name the process has made, this one included.
+        number: the number of calls of this name in the process, including this one.
         earlier: the numbers of calls that the process made before this one, by name.
         words: the call and the file, for people.
     """
@@ -50,7 +51,7 @@ def available() -> bool:
 
 
 def traced(work: Callable[[], Any], *options: str) -> Ended:
-    """Do some work in a process of its own to which strace is attached.
+    """Do some work in a separate process to which strace is attached.
 
     Raises:
         RuntimeError: if strace cannot be attached.
@@ -118,7 +119,7 @@ def killing(effect: Effect) -> Sequence[str]:
 
 
 def full(effect: Effect) -> Sequence[str]:
-    """Options of strace by which the disk is full from an effect on: every later write fails."""
+    """Options of strace that simulate a full disk from an effect on: every later write fails."""
     earlier = dict(effect.earlier)
     options: list[str] = []
     for call in WRITES:

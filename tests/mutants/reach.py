@@ -1,4 +1,4 @@
-"""Which tests reach which mutants: a statement at the start of each mutated function notes the test that runs.
+"""The tests that reach each mutant: a statement at the start of each mutated function notes the running test.
 
 A compiled kernel cannot note anything, so the functions that name it do, and those that name a kernel that names it.
 The note goes to a file, because many tests run the function in a process of their own.
@@ -96,7 +96,8 @@ def _insert(lines: list[str], function: ast.AST, statement: str) -> None:
 
 
 def read_notes(folder: Path, tests: Iterable[str]) -> dict[int, set[str]]:
-    """The tests that reach each mutant. What runs while a test is set up may be shared, so it counts for its file."""
+    """The tests that reach each mutant. The set-up of a test may be shared, so code that it runs counts for the whole
+    file."""
     by_file = defaultdict(set)
     for test in tests:
         by_file[test.split("::")[0]].add(test)

@@ -234,7 +234,7 @@ class Bad:
 
     @property
     def names(self) -> str:
-        """What the refusal must name: the dataset, or the dataset and the release, as far as the name is given."""
+        """The name in the refusal: the dataset, or the dataset and the release, as far as the name is given."""
         if self.kind is PublisherSettings:
             return "publisher of all releases"
         releases = PermutationSwapping | PairSwapping2010 | PHSafe | SafeTabP | SafeTabH | TopDown
@@ -250,7 +250,7 @@ NOT_NUMBERS: Sequence[Any] = (
     "9" * 300, "1/" + "9" * 5000, "0." + "0" * 5000 + "1", "NaN", float("nan"), float("inf"), float("-inf"), -1, -0.5,
     1e308, 10**308, 10**4000, 5e-324, 1e-308, [], [1], {}, {"a": 1},
 )  # fmt: skip
-"""What is no exact number within bounds, for whatever field."""
+"""Values that are not exact numbers within bounds, for any field."""
 
 NOT_INTEGERS: Sequence[Any] = (
     None, True, "1", "", 1.5, float("nan"), float("inf"), -1, 10**19, -(10**4000), [], {}, 1e308,
@@ -329,7 +329,7 @@ NUMBERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("replicates",): (1, 201, *NOT_INTEGERS),
     },
 }
-"""By kind and field, what is not a number for it."""
+"""By kind and field, values that are not numbers for it."""
 
 OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
     Dataset: {
@@ -672,7 +672,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("products",): (["P9"], ["P1", "P1"], ["housing_units"], "P1", None),
     },
 }  # fmt: skip
-"""By kind and field, what else is impossible."""
+"""By kind and field, other impossible values."""
 
 
 def _changed(attributes: dict[str, Any], path: Path_, value: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ PROCESSES = Path(__file__).with_name("processes.py")
 
 @pytest.fixture(scope="session")
 def processes() -> Iterator[Callable[..., list[Any]]]:
-    """What is asked for is done by processes that one server starts, which imports everything once."""
+    """One server, which imports everything once, starts a process for each request."""
     arguments = [sys.executable, PROCESSES]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     own_keys = {name: value for name, value in os.environ.items() if not name.startswith("STIRRED")}

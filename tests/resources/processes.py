@@ -2,17 +2,17 @@
 
 Each line of the input is a request, which a separate process handles; requests and answers are JSON:
 
-    kill FOLDER MODE EFFECTS    kill a charge after each of some effects, take it up again, say what was found
+    kill FOLDER MODE EFFECTS    kill a charge after each of some effects, take it up again, report the findings
     torn FOLDER SIZES           the same in the middle of writes, as files outgrow each of some sizes
-    torn_zone FOLDER            kill the making of a zone in the middle of writes, and say what was found
+    torn_zone FOLDER            kill the making of a zone in the middle of writes, report the findings
     race FOLDER WHAT COUNT      let COUNT processes do the same thing at the same moment
-    returns FOLDER              charge on a server, and say which functions between it and the ledger returned
-    kill_at FOLDER EFFECT       kill such a charge at one of these returns, take it up again, say what was found
-    crowd FOLDER COUNT KILLED   let COUNT processes charge to one cap on a server, kill some, say what they were told
-    refused FOLDER WHAT         let an ordinary user charge what cannot be written, and say what was found
-    begin hold FOLDER           write to the public zone and keep it until it is to end: the process, and what it said
+    returns FOLDER              charge on a server, report the functions between it and the ledger that returned
+    kill_at FOLDER EFFECT       kill such a charge at one of these returns, take it up again, report the findings
+    crowd FOLDER COUNT KILLED   let COUNT processes charge to one cap on a server, kill some, report their answers
+    refused FOLDER WHAT         let an ordinary user charge to read-only files, report the findings
+    begin hold FOLDER           write to the public zone and keep it until `end`: the process, and its output
     begin spill FOLDER          sort confidential rows, more than fit in memory, for minutes: the same
-    end PROCESS                 end it; how it ended, and what more it had said
+    end PROCESS                 end it; its exit status, and its further output
 
 Forks and kills must not run inside pytest. The tests judge the answers.
 """

@@ -14,7 +14,7 @@ NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 
 
 def run(code: str, namespace: dict[str, Any]) -> str:
-    """What a piece of code prints."""
+    """The output of a piece of code."""
     printed = io.StringIO()
     with redirect_stdout(printed):
         exec(code, namespace)
@@ -31,7 +31,7 @@ def run_cells(book: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[dict[
         for cell in book["cells"]:
             if cell["cell_type"] != "code":
                 continue
-            # Without a screen, a figure is shown by what follows.
+            # Without a screen, the following lines show a figure.
             printed = run("".join(cell["source"]).replace("plt.show()", ""), namespace)
             outputs: list[dict[str, Any]] = []
             if printed:

@@ -37,7 +37,7 @@ from tests.assets.cef.test_census import BROKEN, Census
 IS_CSV = f"it is {TEXT} commas; name it .csv"
 
 MARKER = "Quetzalcoatl"
-"""Stands in damaged fields that could hold any text; no message may contain it."""
+"""The text in damaged fields that could hold any text; no message may contain it."""
 
 Files = Mapping[str, bytes | None]
 """The contents of files by name; None for a file that is missing."""
@@ -190,7 +190,7 @@ def columns_of(dataset: str, name: str) -> dict[str, Column]:
     return {source: by_source[source] for source in header}
 
 
-# What an error may consist of
+# The permitted parts of an error
 
 WRITTEN: Mapping[str, str] = {
     "semicolons": "is separated by semicolons, which `csv: {separator: ';'}` declares",
@@ -203,7 +203,7 @@ WRITTEN: Mapping[str, str] = {
     "NUL bytes": "NUL in the name of a column",
     "carriage returns alone": "is written with carriage returns alone at the ends of lines; write it with line feeds",
 }
-"""By kind of whole file that is written in another way, what its error says about it."""
+"""The end of the error, by the unusual way in which a whole file is written."""
 
 
 def as_told(dataset: str, rule: str) -> str:
@@ -219,7 +219,7 @@ OF_CENSUS: Mapping[str, str] = {
         "commas: write whole numbers, without marks between thousands"
     ),
 }
-"""What is told of a number instead in a census, whose columns are not declared."""
+"""The errors about numbers in a census, whose columns are not declared, in place of the general errors."""
 ANOTHER_CASE = "another column has the same name but for capital letters"
 NO_VALUES = ("NaN", "NULL", "NA", "-", "nan", ".")
 NOTATIONS: Mapping[str, str] = {
@@ -244,7 +244,7 @@ def explain(dataset: str, text: str) -> str:
 
 
 def vocabulary(dataset: str, reader: str) -> set[str]:
-    """Every finding, without its count, that may ever be said about a dataset. It contains no value of a record."""
+    """Every possible finding about a dataset, without its count. It contains no value of a record."""
     said = set()
     declared = declaration(dataset, reader)
     files = [f"{name}.{reader}" for name in NAMES[dataset]]
@@ -335,7 +335,7 @@ def _csv_lines(dataset: str, name: str) -> Iterator[BadFile]:
             yield BadFile(
                 f"{dataset} {file}: {kind} in the {words} row", dataset, "csv", {file: content}, f"{file}: {rule}"
             )
-    # Only the first and the last row differ in what a reader does without a line end.
+    # Only at the first and the last row do readers differ without a line end.
     whole = as_csv(rows)
     more = {"an empty line at the end": (whole + b"\n", GRAMMAR[Rule.EMPTY_ROW])}
     more["a field more, without a line end"] = whole[:-1] + b",", GRAMMAR[Rule.MORE_FIELDS]
@@ -606,7 +606,7 @@ def _stored(dataset: str, name: str, columns: Sequence[int]) -> Iterator[BadFile
 
 
 def _typed_values() -> Iterator[BadFile]:
-    """Values of a fitting Parquet type that are outside what the declared type holds."""
+    """Values of a fitting Parquet type outside the range of the declared type."""
     table = as_table(rows_of("town", "households"))
     rows = len(table)
     big = 10**18

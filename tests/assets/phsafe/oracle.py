@@ -1,7 +1,7 @@
-"""What PHSafe counts, said again in plain Python, and small censuses to hold the SQL against it.
+"""PHSafe's counts, computed independently in plain Python, and small censuses for comparison with the SQL.
 
-The oracle reads the run table row by row and record by record. It shares nothing with the SQL but the text that a
-person's digest is taken of.
+The oracle reads the run table row by row and record by record. It shares only the text of a person's digest with the
+SQL.
 """
 
 from collections import Counter, defaultdict
@@ -70,7 +70,7 @@ def thresholds(threshold: int) -> dict[str, int | None]:
 
 @dataclass
 class Census:
-    """Units and persons in the CEF of a warehouse, and what Stirred makes of them."""
+    """Units and persons in the CEF of a warehouse, and Stirred's results for them."""
 
     session: Session
     units: Sequence[Unit]
@@ -92,7 +92,7 @@ class Census:
     def release(
         self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]] = ()
     ) -> PHSafeRelease:
-        """A stand-in for a release, of which only the tables' addresses and some of the design are read."""
+        """A stand-in for a release, with only the tables' addresses and a part of the design."""
         pairs = set(released)
         ordered = [(run, level, 0) for run in RUNS for level in run.levels if (run.name, level) in pairs]
         design = SimpleNamespace(states=self.states, thresholds=truncation, released=ordered)
@@ -155,7 +155,7 @@ _CELL = ("run", "level", "region_type", "region_id", "iteration_code", "data_cel
 def random_census(
     session: Session, units: int, persons: int, seed: int, states: Sequence[str] = ("01", "02"), keys: int = 0
 ) -> Census:
-    """Records of independent codes, consistent with nothing: every rule meets every combination."""
+    """Records of independent, inconsistent codes: every rule meets every combination."""
     random = np.random.default_rng(seed)
     keys = keys or units
 

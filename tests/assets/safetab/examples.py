@@ -1,7 +1,7 @@
 """Random lists, records and configurations of SafeTab, and datasets in both layouts with these records in their CEF.
 
-Everything is small enough that codes repeat, groups have nobody, thresholds are reached by some groups and missed by
-others, and areas cross states.
+All data are small enough that codes repeat, some groups are empty, some groups reach thresholds and others miss them,
+and areas cross states.
 """
 
 from collections.abc import Collection, Sequence
@@ -83,7 +83,7 @@ def counting_release(
     states: Sequence[str],
     max_race_codes: int = 8,
 ) -> SafeTabRelease:
-    """A stand-in for a release that measures pairs of a region type and a level, of which only counting is asked."""
+    """A stand-in for a release that measures pairs of a region type and a level, for counting only."""
     order = list(RegionType)
     ordered = tuple(sorted(set(pairs), key=lambda pair: (order.index(pair[0]), pair[1])))
     design = SimpleNamespace(states=states, max_race_codes=max_race_codes)
@@ -92,7 +92,7 @@ def counting_release(
 
 
 def code_lists(known: Lists) -> CodeLists:
-    """The same lists as Stirred has them."""
+    """The same lists in Stirred's form."""
     listed = [
         ListedIteration(each.code, each.name, each.level, each.alone, each.detailed_only, each.coarse_only)
         for each in known.iterations.values()
@@ -265,7 +265,7 @@ def town(seed: int, persons: int, lists: Lists, states: Sequence[str] = ("01", "
 def in_units(made: Town) -> tuple[list[Unit], list[CensusPerson]]:
     """The persons of a town in units of the production layout: three to a unit, in housing units and group quarters.
 
-    Every block has a vacant unit. Codes of units do not fit the persons: counting does not look at what fits.
+    Every block has a vacant unit. Codes of units do not fit the persons, because counting does not check consistency.
     """
     at = {block.key: block for block in made.blocks}
     units = [Unit(number, block, "2", "0", "1") for number, block in enumerate(made.blocks)]
@@ -284,8 +284,7 @@ def in_units(made: Town) -> tuple[list[Unit], list[CensusPerson]]:
 
 
 def deal_out(made: Town, parts: Sequence[str]) -> dict[str, Town]:
-    """The town in parts, each with every so-manieth block and all who live there, so that most regions are in several
-    parts."""
+    """The town in parts, each with every n-th block and its residents, so that most regions are in several parts."""
     place = {block.key: parts[number % len(parts)] for number, block in enumerate(made.blocks)}
     return {
         part: Town(

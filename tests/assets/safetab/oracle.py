@@ -1,4 +1,4 @@
-"""What SafeTab-P and SafeTab-H publish when the noise is switched off, told in plain Python.
+"""The publications of SafeTab-P and SafeTab-H without noise, computed in plain Python.
 
 The oracle is written from the description of the Bureau's programs (SafeTab-P 5.0.0, SafeTab-H 3.0.0) alone, record by
 record and group by group. It shares no code with Stirred. From records, blocks, lists and configuration, it gives:
@@ -8,8 +8,8 @@ record and group by group. It shares no code with Stirred. From records, blocks,
 - `safetab_p`: the rows of T1 and T2; `safetab_h`: those of T3 and T4, from the rows of a T1 file;
 - `text`: a file of such rows in the published format, sorted.
 
-Nothing is random: every noisy number is its exact value, so stage 1 sees the exact total, and suppression keeps what is
-greater than c = 0. Only what depends on the noise cannot be seen here.
+There is no randomness: every noisy number is its exact value, so stage 1 sees the exact total, and suppression keeps
+totals greater than c = 0. Only effects of the noise cannot be tested here.
 
 Records of the production layout become those of SafeTab's own files by `from_production`.
 """
@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
 
 class Person(NamedTuple):
-    """A row of person-records: the block's key, the race codes without trailing Nulls, and what is counted."""
+    """A row of person-records: the block's key, the race codes without trailing Nulls, and the counted variables."""
 
     block: str
     QAGE: int = 40
@@ -173,7 +173,7 @@ P_THRESHOLDS = {
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a release declares.
+    """The declaration of a release.
 
     Attributes:
         states: FIPS codes; 72 is the run for Puerto Rico, all others together are the run for the US.

@@ -97,7 +97,7 @@ def deployment(folder: Path, custody: str = "escrowed", name: str = "counties") 
 
 
 def in_child(work: Callable[[], Any]) -> int:
-    """Do something in a child process; returns how it ended."""
+    """Run a function in a child process; returns its exit status."""
     child = os.fork()
     if child == 0:
         try:
@@ -127,7 +127,7 @@ def run(folder: Path, custody: str, point: str | None = None) -> None:
 
 
 def found(folder: Path, custody: str, answer: Path, again: bool) -> None:
-    """What a new process finds, optionally after running the release again."""
+    """The state that a new process finds, optionally after running the release again."""
     if again:
         run(folder, custody)
     there = deployment(folder, custody)

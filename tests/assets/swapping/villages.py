@@ -61,7 +61,7 @@ def village(
         rows: the units.
         person_columns: the columns of persons, if units have persons.
         persons: the persons.
-        record_name: what a unit is called.
+        record_name: the name of a unit.
     """
     declared: dict[str, Any] = {
         "name": "village",

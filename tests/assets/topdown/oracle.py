@@ -1,8 +1,8 @@
-"""What a redistricting release is expected to hold, said again in plain Python, and the releases that are looked at.
+"""The expected content of a redistricting release, computed independently in plain Python, and the releases under test.
 
-It has small censuses with places of several levels, the count of everybody in them from the files' own rows, the cells
-of the redistricting tables, and each release with its levels, budgets and products as they are declared. It shares
-nothing with the project's SQL, schemas or table definitions.
+It has small censuses with places of several levels, the counts of their records from the files' own rows, the cells of
+the redistricting tables, and each release with its declared levels, budgets and products. It is independent of the
+project's SQL, schemas and table definitions.
 """
 
 import csv
@@ -44,7 +44,7 @@ NURSING = 3
 def spread(files: Files) -> Files:
     """Blocks in several counties, tracts and groups, one county having a single block; codes recur in many of them.
 
-    Residents of all types are in both states, one type in a block where nobody else lives. The second home has the
+    Residents of all types are in both states, one type in a block without other residents. The second home has the
     residents of the first with the origin the other way round.
     """
     with_places = with_quarters(files)
@@ -113,7 +113,7 @@ class Budget:
 
 @dataclass
 class Case:
-    """A release, and what is declared of it.
+    """A release and its declaration.
 
     Attributes:
         products: files that it is to publish, by stem; besides spine and queries.
@@ -208,7 +208,7 @@ class Case:
 
     @cached_property
     def facilities(self) -> Counter[tuple[str, int]]:
-        """Group quarters that somebody lives in, by place of the finest level and type."""
+        """Inhabited group quarters, by place of the finest level and type."""
         lived_in = {row["MAFID"] for row in self.files["persons"]}
         return Counter(
             (self.places_of[row["MAFID"]][self.finest], int(row["GQTYPE"]))
@@ -364,7 +364,7 @@ def by_prefix(root: Path) -> Case:
 
 
 def nothing_held(root: Path) -> Case:
-    """No invariant at all, other products, and a key that is thrown away."""
+    """No invariant at all, other products, and an ephemeral key."""
     files = with_quarters(census())
     products = {"p2", "p4", *RECORDS, "noisy_measurements"}
     declared = ["P2", "P4", "persons", "units", "noisy_measurements"]
@@ -421,4 +421,4 @@ COUNTED: dict[str, tuple[str, int, Callable[[Sequence[tuple[int, ...]]], list[in
     "P5": ("persons", 10, quarters_table),
     "H1": ("units", 3, occupancy_table),
 }
-"""The redistricting tables: what they count, their number of cells, and the cells."""
+"""The redistricting tables: the records they count, their number of cells, and the cells."""

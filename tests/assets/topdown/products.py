@@ -1,7 +1,7 @@
-"""A TopDown release whose public and confidential tables are made up, for tests of what is made from them.
+"""A TopDown release with invented public and confidential tables, for tests of its products.
 
-The warehouse gets a spine, histograms, estimates and measurements of any size, without charge, draw or estimation. What
-a test says of tables, microdata and accuracy holds whatever the estimates are.
+The warehouse gets a spine, histograms, estimates and measurements of any size, without charge, draw or estimation. The
+claims of tests about tables, microdata and accuracy hold for any estimates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ def release(root: Path, *, synthetic: bool = False, **changes: Any) -> TopDownRe
 
 @dataclass
 class Products:
-    """A warehouse with a spine, and what is counted in it.
+    """A warehouse with a spine, and counts in it.
 
     Attributes:
         release: of the tables.

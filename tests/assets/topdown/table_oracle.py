@@ -1,7 +1,7 @@
 """Small countries in tables: spine, invariants and measurements of a TopDown release, written without its stages.
 
-Tests of single TopDown stages build on them: places with the truth about them, and the public tables that the stages
-before would have written.
+Tests of single TopDown stages build on them: places with the truth about them, and the public tables that earlier
+stages would have written.
 """
 
 import os
@@ -62,7 +62,7 @@ class Country:
         return len(self.parents[depth - 1]) if depth else 1
 
     def added_up(self, finest: NDArray[np.int64], level: str) -> NDArray[np.int64]:
-        """What is true of the finest level's places, added up for another level's."""
+        """The truth about the finest level's places, added up for the places of another level."""
         found = finest
         for depth in range(len(self.parents), self.levels.index(level), -1):
             above = np.zeros((self.places(self.levels[depth - 1]), found.shape[1]), dtype=np.int64)

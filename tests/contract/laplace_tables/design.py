@@ -1,4 +1,4 @@
-"""The mathematics: how much noise every table gets, and what that loses.
+"""The mathematics: the noise of every table, and its loss.
 
 A change of one record takes 1 from one count of a table and adds 1 to another, so that a table's L1 sensitivity is 2.
 Discrete Laplace noise of scale 2/ε therefore gives ε-DP for bounded neighbors, and tables compose by addition.
@@ -23,11 +23,11 @@ SENSITIVITY = 2
 
 @dataclass(frozen=True)
 class LaplaceDesign:
-    """Which tables are released, with which budgets.
+    """The released tables and their budgets.
 
     Attributes:
         budgets: ε by name of the table, exact, for a change of one record.
-        unit: what a record is.
+        unit: the unit that a record describes.
     """
 
     budgets: Mapping[str, Fraction]

@@ -1,4 +1,4 @@
-"""What the mechanism brings to charge, draw, gates and publication; `DeclaredCounts` has the rest."""
+"""The mechanism's parts of charge, draw, gates and publication; `DeclaredCounts` has the rest."""
 
 from collections.abc import Sequence
 

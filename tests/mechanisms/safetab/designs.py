@@ -1,4 +1,4 @@
-"""The designs of the 2020 Census by SafeTab-P and SafeTab-H, for some states, and what was published of them.
+"""The designs of the 2020 Census by SafeTab-P and SafeTab-H, for some states, and their published parameters.
 
 A release of the 2020 Census gets the same design from its declaration, with the lists and the states of its dataset.
 """

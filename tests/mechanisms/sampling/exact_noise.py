@@ -1,4 +1,4 @@
-"""What the tests of noise share: exact probabilities, words of a toy size, and a battery of statistical tests.
+"""Helpers for the tests of noise: exact probabilities, words of a toy size, and a battery of statistical tests.
 
 This module computes the probabilities from the definition, P(x) ∝ w(|x|), in decimals with 200 digits. The samplers
 use a different arithmetic and method: binary fractions with bounds.

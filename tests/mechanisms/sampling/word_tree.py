@@ -1,8 +1,8 @@
 """The tree of word sequences: the outcome of a sampler for every sequence, with exact weights.
 
 A sampler that reads word by word is a walk whose next state depends only on its state and one word. Sequences that lead
-to the same state are counted together, so a tree of 8^200 sequences takes a moment and nothing is approximated. This
-module does the walk; the tests define the states.
+to the same state are counted together, so a tree of 8^200 sequences takes a moment, without approximation. This module
+does the walk; the tests define the states.
 """
 
 from collections import Counter

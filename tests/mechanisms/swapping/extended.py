@@ -119,7 +119,7 @@ def stir(states: Sequence[Table], strata: Sequence[int], rate: Rate) -> Kernel:
     """The kernel of one stir.
 
     Args:
-        states: the tables, all of one shape. They contain whatever a stir can make of each.
+        states: the tables, all of one shape. They contain every possible result of a stir of each.
         strata: the stratum of each holding value.
         rate: the swap rate of a record.
     """

@@ -1,6 +1,6 @@
-"""What a page of the explorer could try in order to read what it must not. Tests run it in the confined process.
+"""Attempts of an explorer page to read forbidden files. Tests run them in the confined process.
 
-Each attempt is named, and either answers what it got, or "refused" with the kind of error.
+Each attempt has a name, and answers either its result, or "refused" with the kind of error.
 """
 
 import os
@@ -29,7 +29,7 @@ def attempts(secrets: dict[str, str], allowed: dict[str, str], temporary: str) -
         attempt(f"write {name}", lambda path=path: os.open(path, os.O_WRONLY))
         attempt(f"list beside {name}", lambda folder=folder: list(os.scandir(folder)))
         attempt(f"link {name}", lambda path=path: os.link(path, Path(temporary) / "linked"))
-        # The link itself can be made, and does not lead there.
+        # The link itself can be made, but does not lead there.
         attempt(f"symbolic link to {name}", lambda path=path: _through_link(path, temporary))
         attempt(f"as text {name}", lambda path=path: duckdb.connect().execute(f"FROM read_text('{path}')").fetchall())
         if path.endswith(".duckdb"):
