@@ -416,7 +416,7 @@ def _place(
 
 
 def _require_own_name(context: ReleaseContext[Any]) -> None:
-    """Refuse to publish uncharged tables under the name of a charged release, whether or not the latter is still
+    """Refuse to publish uncharged tables under the name of a charged release, even if that release is no longer
     declared, and any release under a name with editions of another release's draws.
 
     Raises:

@@ -232,7 +232,7 @@ def guarantee(specification: Specification, statement: Statement) -> record.Guar
     """The guarantee in plain words, with the greatest factor by which the publication can change odds.
 
     For a loss in zCDP, the factor is exp(ε) of its (ε, δ) by Canonne, Kamath and Steinke. If the loss is infinite,
-    the words say that there is no guarantee.
+    the words deny a guarantee.
     """
     fewest = statement.fewest
     group = specification.loss.of_group(fewest)

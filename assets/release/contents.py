@@ -141,7 +141,7 @@ def read_sketch_name(session: Session, custody: Custody, dataset: DatasetDeclara
 def require_synthetic(session: Session, ledger: Ledger, dataset: DatasetDeclaration) -> None:
     """Refuse records of a synthetic dataset as `Ledger.require_synthetic` does, with the same errors.
 
-    The session reads the public zone. Raises SealError as `read_contents`, too.
+    The session reads the public zone. Also raises SealError, as `read_contents` does.
     """
     contents = read_contents(session, ledger.custody, dataset)
     sketch = read_sketch_name(session, ledger.custody, dataset)

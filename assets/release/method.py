@@ -10,7 +10,7 @@ The shared stages call the hooks in this order:
 1. The charge calls `require_chargeable` and `describe`, and reserves the loss.
 2. The draw calls `describe` and `stored_version`. If the output is not stored yet, it calls `make` and `write`, and
    `in_parts` between them if the method draws in parts.
-3. The gates are the shared ones and those of `own_gates`. The replay gate calls `make` and `version_of`.
+3. The gates are the shared gates and `own_gates`. The replay gate calls `make` and `version_of`.
 4. The publication evaluates all gates again, and then calls `tables` and `statement`.
 
 All other stages are the mechanism's own assets (`own_assets`).
@@ -336,8 +336,8 @@ class Method(ABC, Generic[R, I, O]):
     def make(self, session: Session, draw: Draw[I], key: bytes, custody: Custody) -> O:
         """Compute the draw's output from the confidential input and the key that its charge committed to.
 
-        The same draw must always give the same output. Nothing is stored. Raises StaleInputError if the version of the
-        confidential input, keyed under the custody, is not that of `draw.inputs`.
+        The same draw must always give the same output. The output is not stored. Raises StaleInputError if the version
+        of the confidential input, keyed under the custody, is not the version in `draw.inputs`.
         """
 
     def in_parts(self, draw: Draw[I], output: O, folder: Path, custody: Custody) -> O:

@@ -200,7 +200,7 @@ def describe_column(name: str, column: Column, total: str = "") -> PublishedColu
 def error_columns(
     kind: str, estimate: str, standard_error: str, unit: str, *, optional: Collection[str] = ()
 ) -> tuple[PublishedColumn, ...]:
-    """The columns of an estimate and its errors, which are decimals. `optional` names those that may be empty."""
+    """The columns of an estimate and its errors, which are decimals. `optional` names the columns that may be empty."""
     described = {
         ESTIMATE: (kind, estimate),
         STANDARD_ERROR: ("decimal", standard_error),

@@ -59,7 +59,7 @@ def release_stage(
 ) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
     """A decorator that makes the asset `[dataset, release, name]` from its function, in the release's group.
 
-    `options` are those of `assets.stages.stage`.
+    `options` are as for `assets.stages.stage`.
     """
     keys = [release.key(dependency) if isinstance(dependency, str) else dependency for dependency in deps]
     names = release.dataset.name, release.name

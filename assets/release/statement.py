@@ -1,7 +1,7 @@
 """The statement of a mechanism about itself in a certificate, as values.
 
 Parameters, figures, papers and versions stand in the record of a certificate as they are here. The descriptions of
-their fields are those of its JSON Schema (`assets.publication.record`).
+their fields appear in its JSON Schema (`assets.publication.record`).
 """
 
 from collections.abc import Mapping
