@@ -91,7 +91,8 @@ def read(block, state, offenders, width, longest, separator, others):  # type: i
 
 @njit(cache=True, nogil=True)
 def _awaited(byte):  # type: ignore[no-untyped-def]
-    """How many bytes must follow the first byte of a character, and the bounds of the next one (Unicode, table 3-7)."""
+    """The number of bytes that must follow a character's first byte, and the bounds of the next (Unicode, table
+    3-7)."""
     if byte < 0x80:
         return 0, 0x80, 0xBF
     if 0xC2 <= byte <= 0xDF:

@@ -152,7 +152,7 @@ class Sketcher:
 
 
 def _count_combinations(coded: Sequence[Coded]) -> tuple[Words, NDArray[np.int64]]:
-    """The hashes of the combinations of values that occur, and how often each does."""
+    """The hashes of the combinations of values that occur, with the frequency of each."""
     codes, words = np.zeros(len(coded[0][1]), dtype=np.int64), np.zeros(1, dtype=np.uint64)
     for of_values, of_records in coded:
         codes = codes * len(of_values) + of_records
@@ -163,7 +163,7 @@ def _count_combinations(coded: Sequence[Coded]) -> tuple[Words, NDArray[np.int64
 
 
 class _Smallest:
-    """The smallest of many hashes, and how often each occurred."""
+    """The smallest of many hashes, with the frequency of each."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

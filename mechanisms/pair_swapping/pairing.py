@@ -107,8 +107,8 @@ class Traits:
 
 @dataclass(frozen=True)
 class Weights:
-    """The weight of each household beyond that of its risk, `numerator` / `denominator`, each at most 2^24, and which
-    ones are always selected; shape (households,)."""
+    """The factor of each household in addition to the weight of its risk, `numerator` / `denominator`, each at most
+    2^24, and which households are always selected; shape (households,)."""
 
     numerator: NDArray[np.int64]
     denominator: NDArray[np.int64]
@@ -180,8 +180,8 @@ def swap_pairs(
 ) -> Swapped:
     """One draw of the procedure, the same for the same stream and households. The words break ties at random.
 
-    1. In every state, ⌊swap rate × households⌋ are selected: those with the smallest word / weight of the risk, so that
-       a higher risk makes selection more probable (sequential Poisson sampling; Ohlsson, 1998). `weights` multiply the
+    1. In every state, ⌊swap rate × households⌋ are selected: the ones with the smallest word / weight of the risk, so a
+       higher risk makes selection more probable (sequential Poisson sampling; Ohlsson, 1998). `weights` multiply the
        weight of the risk; households that are always selected come first, even beyond the rate.
     2. The selected households of each group are paired with each other, as many as possible whose blocks differ: first
        within block groups, then within tracts, counties and the state. The households left out have the lowest risk

@@ -30,7 +30,7 @@ MOST_PERSONS = 10.0
 """The greatest plausible average: the most persons that the production system keeps of a household (Table 10)."""
 
 WITHIN = {Noise.GAUSSIAN: 1.6, Noise.LAPLACE: 1.5}
-"""z: how many standard deviations from the noisy pair a ray may pass. With `FOOTHOLD`, coverage is 86% to 96%
+"""z: the standard deviations from the noisy pair within which a ray passes. With `FOOTHOLD`, coverage is 86% to 96%
 everywhere; with 1.645, it would be 90% instead of 89% for large denominators, and nearly 96% for small ones of
 families."""
 

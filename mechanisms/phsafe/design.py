@@ -83,10 +83,10 @@ class RunDesign:
 class PHSafeDesign(LinesDesign):
     """The released population groups and their noise.
 
-    States are FIPS codes, or the one of Puerto Rico alone. A run left out is not released. Raises DesignError for a
-    state that is unknown, given twice, or given with Puerto Rico; a run or level that does not exist; a truncation that
-    is missing, unsuitable or out of range; a budget out of range; a level of the nation for Puerto Rico; or a design
-    that releases nothing.
+    States are FIPS codes, or Puerto Rico's alone. An omitted run is not released. Raises DesignError for a state that
+    is unknown, given twice, or given with Puerto Rico; a run or level that does not exist; a truncation that is
+    missing, unsuitable or out of range; a budget out of range; a level of the nation for Puerto Rico; or a design that
+    releases nothing.
     """
 
     runs: Mapping[str, RunDesign]
@@ -172,7 +172,7 @@ class PHSafeDesign(LinesDesign):
         return frozenset(code for _, level, _ in self.released for code in level.iterations.codes)
 
     def groups(self, level: Level) -> int:
-        """How many population groups a level has: regions times iterations."""
+        """The number of population groups of a level: regions times iterations."""
         return len(level.regions(self.states)) * len(level.iterations.codes)
 
     @cached_property
@@ -307,7 +307,7 @@ def production_margin(run: Run, level: Level) -> int:
 
 def production(states: Sequence[str], noise: Noise = Noise.GAUSSIAN) -> PHSafeDesign:
     """The design of the 2020 Census for some states, or for Puerto Rico without the levels of the nation. Gaussian
-    budgets are those of Table 10; Laplace budgets are those that the same truncation and margins require."""
+    budgets are from Table 10; Laplace budgets follow from the same truncation and margins."""
     left_out = {Geography.NATION} if PUERTO_RICO in states else set()
     return PHSafeDesign(
         tuple(states),

@@ -77,7 +77,7 @@ def estimate_counts(
     Args:
         noisy: noisy counts or sums of them, int64, possibly negative, within ±2^60.
         variance: the variance of each one's noise; for a sum of basis cells, the sum of their variances.
-        cells: how many basis cells of equal noise each one is the sum of.
+        cells: the number of basis cells of equal noise in each sum.
         noise: the distribution of a basis cell's noise.
 
     Returns:

@@ -299,7 +299,8 @@ def list_measured_labels(name: str) -> dict[int, str]:
 
 
 def _label(run: str, measured: tuple[int, ...]) -> str:
-    """The label of some measured cells: that of the smallest finished cell that counts them, below those around it."""
+    """The label of some measured cells: the label of the smallest finished cell that counts them, after the labels of
+    the cells that contain it."""
     labels = []
     for shell in SHELLS:
         above: list[str] = []

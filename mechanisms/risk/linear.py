@@ -26,7 +26,7 @@ class Sums:
     """Published sums.
 
     Attributes:
-        factors: how much a record of each type counts in each, shape (sums, frames, categories).
+        factors: the amount that a record of each type adds to each sum, shape (sums, frames, categories).
         values: shape (sums,).
         variances: the variances of their noise, shape (sums,); 0 for an exact sum.
     """
@@ -97,7 +97,7 @@ def observe_interval(
 def weigh_interval(counts: Counts, noise: float, ends: tuple[float, float]) -> Shares:
     """The logarithm of the probability that each count plus noise of a variance lies between two ends."""
     low, high = (((end - counts) / math.sqrt(noise)).tolist() for end in ends)
-    # Of two tails on the same side, the difference of the tails is exact, and that of the rest is not.
+    # If both ends are on the same side, the difference of the tails is precise, and the difference of the rests is not.
     masses = [
         _normal(b) - _normal(a) if a + b < 0 else _normal(-a) - _normal(-b) for a, b in zip(low, high, strict=True)
     ]

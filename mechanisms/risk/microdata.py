@@ -23,7 +23,7 @@ LARGEST_UNIQUE = 3
 
 
 def measure_keys(counts: Counts) -> Mapping[str, float]:
-    """Shares of the records of a file, by how many records F have the same key, a place and frame; counts of shape
+    """Shares of the records of a file, by the number F of records with the same key, a place and frame; counts of shape
     (places, frames, categories).
 
     `below 2`, `below 3` and `below 5` violate k-anonymity. `individual risk` is the mean of 1/F, the chance to find a

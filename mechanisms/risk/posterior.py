@@ -1,9 +1,9 @@
 """An attacker's conclusions from counts that were changed one by one, each by a known law: the exact posterior.
 
-The attacker knows how many persons are in a frame of a block, n, and not how many of them, m_c, are of each category.
-A priori each person's category is drawn from π, independently, so that the m_c are multinomial. Each published count
-y_c has a known probability given m_c. So P(m | y) is proportional to Π_c π_c^m_c / m_c! · P(y_c | m_c) on Σ m_c = n.
-The products over the categories before and after c, as polynomials in n, give the distribution of each m_c.
+The attacker knows the number of persons in a frame of a block, n, but not their number in each category, m_c. A priori
+each person's category is drawn from π, independently, so the m_c are multinomial. Each published count y_c has a known
+probability given m_c. So P(m | y) is proportional to Π_c π_c^m_c / m_c! · P(y_c | m_c) on Σ m_c = n. The products over
+the categories before and after c, as polynomials in n, give the distribution of each m_c.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mechanisms.risk.tiers import Counts, Shares
 
 _NEGLIGIBLE = 1e-14
-"""The probability, relative to the greatest one, of counts that are left out."""
+"""The probability, relative to the greatest one, of omitted counts."""
 _DEVIATIONS = 6
 """The most standard deviations by which a count is assumed to exceed the published or the expected one."""
 _NOBODY = 1e-12
@@ -172,7 +172,7 @@ def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: 
 
 
 def expect_shares_of_pairs(likely: Shares, of_second: Shares, prior: Shares, persons: int) -> Shares:
-    """As `expect_shares`, for frames of equally many persons, from tables that do not tell all categories apart: of n
+    """As `expect_shares`, for frames of equally many persons, from tables that do not distinguish all categories: of n
     persons, a_j are of class j and not Hispanic, and b_j are of class j and Hispanic. Published are functions of a_j
     and b_j, and one of Σ b_j.
 

@@ -191,8 +191,8 @@ def find_likeliest(
     gap: float = 0.0,
 ) -> Counts:
     """The likeliest histogram of a block behind counts that were changed one by one, shape (frames, categories), for an
-    attacker who knows how many persons are in each frame: it minimizes Σ −ln P(published | count) over cells, less
-    Σ x ln π (which leaves out ln x!, and so is exact only for x up to 1).
+    attacker who knows the number of persons in each frame: it minimizes Σ −ln P(published | count) over cells, less Σ x
+    ln π (which omits ln x!, and so is exact only for x up to 1).
 
     Between integers, such costs are taken as piecewise linear. A count is the sum of variables, one for each slope. If
     slopes ascend, the cheapest are used first; if they do not, the order of steps by 1 is a constraint.
@@ -201,7 +201,7 @@ def find_likeliest(
         cells: by table and type, the number of the cell; or `OUTSIDE`.
         costs_of: by cell, −ln P(published | 0, 1, …, all persons), infinite if that is impossible.
         persons: by frame, shape (frames,).
-        prior: π, shape (categories,), or of each frame; categories of probability 0 are left out.
+        prior: π, shape (categories,), or of each frame; categories of probability 0 are omitted.
         weight: by table and type, the amount that a record adds to its cell, the same in all types of a frame; 1 if
             None.
         spacing: by cell, the fewest counts that one slope spans, where the costs are convex; 1 if None.

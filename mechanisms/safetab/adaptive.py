@@ -32,7 +32,7 @@ class GroupNoise(Noise):
         self._key = key
 
     def of_group(self, query: str, region_id: str, iteration_code: str, count: int) -> Counts:
-        """The noise of a group's cells, shape (count,), from a stream of its own."""
+        """The noise of a group's cells, shape (count,), from the group's own stream."""
         stream = RandomStream(self._key, f"{MECHANISM_P} {query} {region_id} {iteration_code}")
         return self._of_cells[query].sample(count, stream)
 

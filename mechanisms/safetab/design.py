@@ -141,7 +141,7 @@ class _Design(LinesDesign, Generic[L]):
         stabilities: Δ of each region type and level that is measured.
         budgets: by line, ρ or ε for unbounded neighbors. Lines with 0 or without a budget are not measured.
         thresholds: by line, the least totals of details 1, 2 and 3, or of detail 1 (T4), not decreasing.
-        max_race_codes: how many race codes of a record are used, from the first.
+        max_race_codes: the number of race codes of a record that are used, from the first.
 
     Raises DesignError for a state that is unknown or given twice; a number out of range; a budget for a region type
     without regions; missing thresholds or a missing stability; or a design without measurements.

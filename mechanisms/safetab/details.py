@@ -37,12 +37,12 @@ FINEST = len(SEXES) * len(AGES[3])
 
 
 def cells(detail: int) -> int:
-    """How many cells are measured in a detail of SafeTab-P: 1, 8, 18 or 46."""
+    """The number of cells measured in a detail of SafeTab-P: 1, 8, 18 or 46."""
     return len(SEXES) * len(AGES[detail]) if detail else 1
 
 
 def find_details(totals: Counts, thresholds: Sequence[int]) -> Counts:
-    """The detail of each total: how many thresholds it reaches. A total equal to a threshold reaches it."""
+    """The detail of each total: the number of thresholds that it reaches. A total equal to a threshold reaches it."""
     return np.searchsorted(np.asarray(thresholds, dtype=np.int64), totals, side="right").astype(np.int64)
 
 
@@ -65,8 +65,7 @@ HOUSEHOLD_CELLS = HOUSEHOLD_TYPES * TENURES
 @dataclass(frozen=True)
 class HouseholdTable:
     """A table of SafeTab-H. Its `detail` is the number of thresholds that a group must reach; `basis` has the measured
-    cells, each with the codes of HOUSEHOLD_TYPE or TEN that it holds, and `margins` those that are sums of basis
-    cells."""
+    cells, each with its codes of HOUSEHOLD_TYPE or TEN, and `margins` the cells that are sums of basis cells."""
 
     name: str
     detail: int

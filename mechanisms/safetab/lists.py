@@ -131,9 +131,9 @@ class Memberships(NamedTuple):
 class CodeLists:
     """The lists of codes and iterations, with a pair (iteration, code) for every code of every iteration.
 
-    Raises ListsError if an iteration's code is repeated, or in both files of iterations; if a level is none of 0, 1 and
-    2, or does not suit the flags, or both flags are set; if a pair is repeated, or names an iteration or a code that
-    does not exist; or if a code maps to two iterations of the same kind, level and universe.
+    Raises ListsError if an iteration's code is repeated, or in both files of iterations; if a level is not 0, 1 or 2,
+    or does not suit the flags, or both flags are set; if a pair is repeated, or names an iteration or a code that does
+    not exist; or if a code maps to two iterations of the same kind, level and universe.
     """
 
     names: Mapping[str, str]
@@ -179,7 +179,7 @@ class CodeLists:
 
     @cached_property
     def memberships(self) -> Mapping[tuple[bool, int], Memberships]:
-        """By universe, whether it is that of the nation and states, and level: the iterations to which codes map."""
+        """By universe (whether of the nation and states) and level: the iterations to which codes map."""
         memberships = {}
         for (detailed, level), iterations in self._universes.items():
             alone = {iteration.code: iteration.alone for iteration in iterations}

@@ -33,7 +33,7 @@ COVERAGE = Fraction(95, 100)
 """The share of draws within a margin of error."""
 
 PLACES = 6
-"""Decimals of a budget that is computed from a margin, unless others are asked for."""
+"""The default decimals of a budget that is computed from a margin."""
 
 _LINE = re.compile(r"(?P<region_type>[A-Z-]+) (?P<level>[12])(?: (?P<family>T[34]))?")
 

@@ -25,8 +25,8 @@ def derange(permutation, size, unsettled, words, cursor, top):  # type: ignore[n
 
     Args:
         permutation: int32, shape (at least size,): the shuffle so far, changed in place.
-        size: how many positions are permuted, at least 2.
-        unsettled: how many positions, from the first, are not settled yet; `size + 1` to begin.
+        size: the number of permuted positions, at least 2.
+        unsettled: the number of positions, from the first, that are not settled yet; `size + 1` to begin.
         words: uint64, random from 0 to `top`, of which `cursor` is the first unused one.
 
     Returns (unsettled, cursor) after the last word used. `unsettled` is `FINISHED` once `permutation[:size]` is a

@@ -22,7 +22,8 @@ def look_up(words, floors, guide, shift, half, values):  # type: ignore[no-untyp
 
 @njit(cache=True, nogil=True)
 def count_by_bin(values, edges):  # type: ignore[no-untyped-def]
-    """The number of values in each bin, shape (edges + 1,): bin b has those that are greater than b of the edges."""
+    """The number of values in each bin, shape (edges + 1,): bin b has the values that are greater than b of the
+    edges."""
     above = np.zeros(edges.size + 2, dtype=np.int64)
     above[0] = values.size
     # A few at a time stay in the processor's cache.

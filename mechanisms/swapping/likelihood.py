@@ -1,4 +1,4 @@
-"""How much more likely a draw of permutation swapping is in one of two worlds that differ by exchanging two records.
+"""The likelihood ratio of a draw of permutation swapping in two worlds that differ by exchanging two records.
 
 In a stratum of n records, a permutation that moves m of them has the probability p^m (1 − p)^(n − m) / (Z d(m)), where
 d counts derangements and Z = 1 − n p (1 − p)^(n − 1), because a single selected record is never moved (Algorithm 1 of

@@ -97,8 +97,8 @@ def stir(
         stirs: for each stir, the stratum and the rate of every cell of the table. Its strata consist of strata of the
             stir before, and the strata of the table of those of the last one.
         responses: randomized response on the holding variables, before the first stir. With it, the strata of all stirs
-            are those of the table, rates do not differ within a stratum, and a holding code is that of its stratum
-            times the number of combinations of holding values in it, plus that of the combination.
+            are those of the table, rates do not differ within a stratum, and a holding code is the code of its stratum
+            times the number of combinations of holding values in it, plus the code of the combination.
         noise: the randomness of the noise; None without it.
     """
     values, positions = _number_values(table.swap)

@@ -2,8 +2,8 @@
 
 A count is X = Σ f_i g_i over records i: f_i follows from the holding values of record i (1 if the record is counted, or
 the number of its counted persons), and g_i is 1 if the record's swap values are counted, else 0. A swap gives record i
-the swap values of record σ(i) of its stratum, so that the swapped count is Y = Σ f_i g_σ(i). The sums F = Σ f_i, Σ f_i²
-and G = Σ g_i follow from the invariants.
+the swap values of record σ(i) of its stratum, so the swapped count is Y = Σ f_i g_σ(i). The sums F = Σ f_i, Σ f_i² and
+G = Σ g_i follow from the invariants.
 
 The law of σ is the same for every numbering of the records, so first and second moments of Y need only the laws of one
 record and of two. With k selected records of n, and uniform derangements, whose number is d(k), these are:

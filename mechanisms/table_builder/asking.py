@@ -59,7 +59,8 @@ def margin_of_one(hypercube: Hypercube, table: Table) -> float:
 
 
 def error_of_one(hypercube: Hypercube, table: Table) -> float:
-    """The standard error of one cell of a measured table, in steps; that of a p-table's widest row, bias included."""
+    """The standard error of one cell of a measured table, in steps; for p-tables, the widest row's, including its
+    bias."""
     bias = hypercube.p_table.greatest_bias if hypercube.p_table else 0
     return sqrt(Fraction(hypercube.variance(table)) + bias**2)
 
@@ -270,7 +271,7 @@ def means(numerator: Answer, denominator: Answer, least: float, most: float) -> 
 
 
 def _factors(numerator: Answer, denominator: Answer) -> Floats:
-    """z of every cell: it depends only on how many published cells numerator and denominator add up."""
+    """z of every cell: it depends only on the numbers of published cells in numerator and denominator."""
     pairs = np.stack([numerator.question.cells.ravel(), denominator.question.cells.ravel()])
     different, which = np.unique(pairs, axis=1, return_inverse=True)
     factors = [

@@ -200,7 +200,7 @@ def keep(scores: Counts, rate: Fraction, source: WordSource, word_bits: int = WO
 
 @lru_cache(maxsize=1 << 16)
 def _floor(exponent: Fraction, digits: int) -> int:
-    """⌊2^digits·e^(−exponent)⌋, for an exponent greater than 0, so that it is irrational."""
+    """⌊2^digits·e^(−exponent)⌋, for an exponent greater than 0, where the power is irrational."""
     # ln 2 < 7/10, so e^−γ is then below 2^−digits.
     if exponent > digits * Fraction(7, 10):
         return 0

@@ -9,7 +9,7 @@ Sources: Giessing (2016); the parameters are those of sdcTools' R package `ptabl
 the variance would stay below V.
 
 **Exactness.** The probabilities are whole multiples of 2^-64, and every constraint holds exactly. Only the entropy is
-approximate: `MadeTable.gaps` bounds by how much the greatest entropy of the program may exceed that of a row.
+approximate: `MadeTable.gaps` bounds the difference of the program's greatest entropy and a row's.
 
 **Method.** Newton's method with a logarithmic barrier minimizes the dual; its probabilities satisfy the constraints up
 to rounding errors. These are moved a little towards a rational point that satisfies every inequality strictly, and
@@ -209,7 +209,7 @@ def _centered(
     for _ in range(_STEPS):
         chances = _softmax(-multipliers @ lines)
         means = lines @ chances
-        # In the scale of each multiplier, as inactive inequalities have very small ones.
+        # In the scale of each multiplier, as inactive inequalities have very small multipliers.
         scale = np.array([1.0, *multipliers[1:]])
         inverse = np.array([0.0, *(1 / (sharpness * multipliers[1:]))])
         gradient = scale * (right - means - inverse)

@@ -23,9 +23,9 @@ variance qᵀH⁻¹q takes 2^k terms.
 `_join` adds that place to all others of its axis, which is Mᵀ for one variable; `_split` takes an axis apart into
 deviations and their mean. H⁻¹ is: split all axes, divide each interaction by its λ, join all axes.
 
-**Structural zeros** are left out of x, which has no closed form. The reduced normal equations are solved by conjugate
-gradients, preconditioned by the closed form. The variance of a query is then at most that of the closed form: it is the
-least value of qᵀH⁻¹q over all values that q can have at the zeros.
+**Structural zeros** are removed from x; the fit then has no closed form. The reduced normal equations are solved by
+conjugate gradients, preconditioned by the closed form. The variance of a query is then at most the variance of the
+closed form: it is the least value of qᵀH⁻¹q over all values that q can have at the zeros.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

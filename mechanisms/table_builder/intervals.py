@@ -33,7 +33,7 @@ REACH = 25
 
 RARE_REACH = 60
 """The same if a noise that is rarely different from 0 then is 2 standard deviations of the sum or more. Noises that are
-more than `REACH` of them count as a risk of their own, as they are 0 with a probability of 1 − 1/`REACH`² or more."""
+more than `REACH` of them count as a separate risk, as they are 0 with a probability of 1 − 1/`REACH`² or more."""
 
 _SPARE = 1e-7
 _ROUND = 100

@@ -1,7 +1,7 @@
 """The exact loss of a p-table, computed from its probabilities.
 
-One record is in one cell of a table. Adding or removing it changes that cell from a to a ± 1; changing it takes it from
-one cell to another, so that one count falls by 1 and another rises by 1. For two neighbors P and Q, the hockey-stick
+One record is in one cell of a table. Adding or removing it changes that cell from a to a ± 1; changing it moves it from
+one cell to another, so one count falls by 1 and another rises by 1. For two neighbors P and Q, the hockey-stick
 divergence H(P, Q, t) = Σ_b max(0, P(b) − t·Q(b)) is the greatest value of P(S) − t·Q(S) over all events S. So (ε, δ)
 holds exactly if δ >= H(P, Q, e^ε) for all neighbors, in both directions.
 

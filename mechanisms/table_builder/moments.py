@@ -196,7 +196,7 @@ class Moments:
 
     @lru_cache(maxsize=64)  # noqa: B019 - a value, of which there are few
     def draw(self, cells: int) -> Floats:
-        """`DRAWS` public draws of the noise of sums over so many cells, shape (`DRAWS`, components)."""
+        """`DRAWS` public draws of the noise of sums over a number of cells, shape (`DRAWS`, components)."""
         shape, stream = (DRAWS, self.components), RandomStream(_PUBLIC_KEY, f"errors of moments, {cells}")
 
         def uniform(*further: int) -> Floats:
@@ -226,7 +226,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class MeasuredMoments:
-    """Noisy sums of the vectors, shape (components,), added up over so many measured cells, of variables with `scales`.
+    """Noisy sums of the vectors, shape (components,), added up over `cells` measured cells, of variables with `scales`.
     `effect` is the variance of a sample, divided by the variance of as many independent records of weight 1."""
 
     moments: Moments

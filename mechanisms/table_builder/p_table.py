@@ -251,7 +251,7 @@ def bin_results(counts: NDArray[np.int64], results: NDArray[np.int64], table: PT
 
 
 def count_impossible(counts: NDArray[np.int64], results: NDArray[np.int64], table: PTable) -> int:
-    """How many results have probability 0."""
+    """The number of results with probability 0."""
     numbers = table.row_numbers(counts)
     most = max(max(map(abs, row.changes)) for row in table.rows)
     possible = np.zeros((len(table.rows), 2 * most + 3), dtype=np.bool_)

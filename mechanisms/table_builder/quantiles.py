@@ -17,7 +17,7 @@ children, 1/τ² = 1/σ² + 1/T and z = τ²(own/σ² + S/T). Downwards, ẑ_c =
 **Variance.** In ẑ_c = (τ_c²/T)ẑ_v + u_c, the u_c = z_c - (τ_c²/T)S are uncorrelated with S, so with ẑ_v and all above.
 A linear combination of leaves below a node is therefore a·ẑ_v plus a part that is uncorrelated with ẑ_v, of variance V:
 in a leaf, a is its coefficient and V = 0, and otherwise a = A/T and V = Σ V_c + Σ a_c²τ_c² - A²/T with A = Σ a_c τ_c².
-For F(y), the sum of the leaves up to y, subtrees before y have a = 1 and those behind it a = 0, both V = 0, so that one
+For F(y), the sum of the leaves up to y, subtrees before y have a = 1 and subtrees after it a = 0, both V = 0, so one
 node of each level remains. F(y) - qN has the variance (a - q)²τ² + V of the root.
 """
 
@@ -156,7 +156,7 @@ class FittedCounts(ABC):
 
     @abstractmethod
     def deviation(self, quantile: Fraction) -> Floats:
-        """The standard deviation of F(y) - qN by number y; with q = 0, that of F(y)."""
+        """The standard deviation of F(y) - qN by number y; with q = 0, of F(y)."""
 
     @property
     def _rounding(self) -> float:
@@ -183,11 +183,11 @@ class FittedCounts(ABC):
     def interval(self, quantile: Fraction, z: float = NORMAL_90) -> tuple[int, int]:
         """The first and the last number that z standard deviations of the noise do not rule out, and the quantile.
 
-        The quantile y has F(y - 1) < qN <= F(y). Without the isotonic regression, each of both would be wrongly ruled
-        out with the probability of one tail, so that the interval would cover the quantile at least as often as z
-        states, however many records have the number y. The regression brings F nearer to a monotone truth, and makes
-        intervals shorter; that it keeps the coverage is simulated (`tests/assets/table_builder/test_coverage.py`).
-        Where the interval ends at 0 or G - 1, the bounds end it."""
+        The quantile y has F(y - 1) < qN <= F(y). Without the isotonic regression, each inequality would be wrongly
+        rejected with the probability of one tail, so the interval would cover the quantile at least as often as z
+        states, for any number of records with the number y. The regression brings F nearer to a monotone truth, and
+        makes intervals shorter; that it keeps the coverage is simulated
+        (`tests/assets/table_builder/test_coverage.py`). Where the interval ends at 0 or G - 1, the bounds end it."""
         off = self._monotone - float(quantile) * self.total
         most = z * self.deviation(quantile) + self._rounding
         possible = np.flatnonzero((off >= -most) & np.append(True, off[:-1] <= most[:-1]))
@@ -275,7 +275,7 @@ class FittedSum(FittedCounts):
 
 
 def require_numbers(numbers: int) -> None:
-    """Raise ValueError unless a variable can have so many numbers."""
+    """Raise ValueError if the number of a variable's numbers is out of range."""
     if not 2 <= numbers <= MOST_NUMBERS:
         raise ValueError(f"grid: a variable has from 2 to {MOST_NUMBERS:,} numbers, not {numbers:,}")
 

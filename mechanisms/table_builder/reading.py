@@ -26,7 +26,7 @@ _SDCTOOLS = ("i", "j", "p", "v", "p_int_ub")
 _ONS = ("pcv", "ckey", "pvalue")
 _PLAIN = re.compile("-?[0-9]{1,15}")
 _NEAR = Fraction(1, 10**6)
-"""How far a printed probability may be from the length of its interval."""
+"""The greatest distance of a printed probability from the length of its interval."""
 
 
 class PTableError(ValueError):

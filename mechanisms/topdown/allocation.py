@@ -1,5 +1,5 @@
-"""The division of ρ over levels and queries, that of the 2020 Census, and the loss for part of a person's record: one
-attribute, or the person's location within a place. `design` has the resulting noise.
+"""The division of ρ over levels and queries, the 2020 Census's division, and the loss for part of a person's record:
+one attribute, or the person's location within a place. `design` has the resulting noise.
 
 Sources: the certificate that the Census Bureau's production system writes for the 2020 Census; the parameter files that
 it published with its production code for P.L. 94-171 (United States, persons and units); and Bailie, Gong and Meng,

@@ -107,8 +107,8 @@ class Children:
 
 
 def divide_parents(starts: NDArray[np.int64], first: int, last: int, places: int) -> Iterator[tuple[int, int]]:
-    """Ranges of the parents from `first` up to `last` with at most `places` children together; a parent with more has a
-    range of its own. Parent p's children are those from `starts[p]` up to `starts[p + 1]`."""
+    """Ranges of the parents from `first` up to `last` with at most `places` children together; a parent with more has
+    its own range. Parent p's children are those from `starts[p]` up to `starts[p + 1]`."""
     while first < last:
         end = int(np.searchsorted(starts, starts[first] + places, side="right")) - 1
         end = min(max(end, first + 1), last)

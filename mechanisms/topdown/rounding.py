@@ -104,8 +104,8 @@ def _answer(x, maps, begins, least, greatest, widened):  # type: ignore[no-untyp
 def _list_arcs(real, base, up, down, maps, begins, parent):  # type: ignore[no-untyped-def]
     """The choices as arcs, as `cheapest_flow` takes them, query by query, those up first; without any balances if no
     choices can meet the constraints. A choice up is a flow from the node of the coarser answer, of which its own is a
-    part, to its own node. A cell has no node of its own: it leads to that of the parent's cell, or back to the root. A
-    choice down flows the other way."""
+    part, to its own node. A cell has no node: it leads to the node of the parent's cell, or back to the root. A choice
+    down flows the other way."""
     children, last = base.shape[0], maps.shape[0] - 1
     balance = np.zeros(1 + children * begins[last] + parent.size, np.int64)
     used = np.zeros(balance.size, np.bool_)

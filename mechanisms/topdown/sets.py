@@ -9,7 +9,7 @@ and Tardos, 1988), also if an element is split into several that count together.
 neighboring integers by splitting y into parts above and below them, and all vertices of the linear program are
 integers. The program is feasible if the parent satisfies its own limits.
 
-A unit has 2**groups sets, few of which matter. The program starts without sets. Those that its vertex violates are
+A unit has 2**groups sets, few of which matter. The program starts without sets. The sets that its vertex violates are
 added until it violates none. A vertex of this program that satisfies all sets is also a vertex of the program with all
 sets, and therefore its optimum in integers.
 """

@@ -19,9 +19,9 @@ An only child is not measured and has the counts of its parent.
 The redistricting data measured some of the same counts, with noise of their own. The linear fit of their measurements
 in a place is another, independent estimate with a known covariance; a place missing from the redistricting data is a
 union of their finest ones. `combine` weights both by their covariances. This is done for each place by itself, from the
-two fits of all measurements, so that no measurement counts twice. The difference of the two fits also improves counts
-that only the redistricting data measured, such as persons by race, whose errors correlate with the errors of the counts
-that both measured.
+two fits of all measurements, so no measurement counts twice. The difference of the two fits also improves counts that
+only the redistricting data measured, such as persons by race, whose errors correlate with the errors of the counts that
+both measured.
 
 One least-squares problem of all answers to both would be closer, because a place would also learn from the differences
 in other places. `benchmarks.dhc_one_problem` measures the gain: with the budgets of production, less than a tenth of
