@@ -19,7 +19,7 @@ STATE = np.dtype(
         *((name, np.int64) for name in ("breaks", "awaited", "lowest", "highest")),
     ]
 )
-"""From one block to the next: the automaton's place, whether the last byte was a carriage return outside quotes, the
+"""The state between blocks: the automaton's place, whether the last byte was a carriage return outside quotes, the
 field of the row and the rules that it violates, the bytes of the row, the rows so far, how the first one ended, whether
 a field contained a line break, and the number of awaited bytes of a character with their bounds."""
 

@@ -54,7 +54,7 @@ class LinesDesign(ABC):
     @property
     @abstractmethod
     def changes_by_line(self) -> Sequence[tuple[Uncapped, int]]:
-        """Of all lines, in order: the least noise of a number, and the most numbers that one changed record changes."""
+        """By line, in order: the least noise of a number, and the most numbers that one changed record changes."""
 
     @abstractmethod
     def domain(self, dataset: str) -> str:

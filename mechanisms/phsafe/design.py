@@ -4,13 +4,13 @@ This module defines a design's rules; `mechanisms.design`, its losses line by li
 counts of the runs. Source: Sexton et al., Section 5 and Table 10.
 
 Budgets are for unbounded neighbors (one person added or removed). The charge is the loss for bounded neighbors (one
-person's record changed in any way). It is twice the budget, and not four times as in general, for this reason. A
-changed record touches at most two units: the one that the person leaves and the one that the person joins. For each
-unit, at most τ joined records leave their cells and at most τ enter cells (in a run that counts units: one and one).
-Let the vectors a and b count the records that leave and enter each cell; no entry is negative, and each vector sums to
-at most 2τ. The squared L2 distance is |b − a|² = |a|² + |b|² − 2a·b <= |a|² + |b|² <= 2(2τ)² < 2Δ², whichever cells the
-records are in: two changes never add up in one cell to 4Δ². For units it is 2·2² = 2Δ². So bounded ρ is 2ρ (Theorems 3
-and 4). The L1 distance is at most 4τ < 2Δ, and for units 4 = 2Δ, so bounded ε is 2ε, as group privacy of two also says.
+person's record changed in any way). It is twice the budget, not four times as in general, for this reason. A changed
+record touches at most two units: the one that the person leaves and the one that the person joins. For each unit, at
+most τ joined records leave their cells and at most τ enter cells (in a run that counts units: one and one). Let the
+vectors a and b count the records that leave and enter each cell; no entry is negative, and each vector sums to at most
+2τ. The squared L2 distance is |b − a|² = |a|² + |b|² − 2a·b <= |a|² + |b|² <= 2(2τ)² < 2Δ², whichever cells the records
+are in: two changes never add up in one cell to 4Δ². For units it is 2·2² = 2Δ². So bounded ρ is 2ρ (Theorems 3 and 4).
+The L1 distance is at most 4τ < 2Δ, and for units 4 = 2Δ, so bounded ε is 2ε, as group privacy of two also says.
 
 A margin of error m of a noisy count means that the noise is beyond ±m in at most one draw in ten. For the discrete
 Gaussian, the planned margin is m = z·σ with σ² = Δ²/2ρ, as for the continuous one; the exact margin is an integer near

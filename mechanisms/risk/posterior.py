@@ -173,8 +173,8 @@ def expect_shares(law: Law, published: Counts | Shares, prior: Shares, persons: 
 
 def expect_shares_of_pairs(likely: Shares, of_second: Shares, prior: Shares, persons: int) -> Shares:
     """As `expect_shares`, for frames of equally many persons, from tables that do not distinguish all categories: of n
-    persons, a_j are of class j and not Hispanic, and b_j are of class j and Hispanic. Published are functions of a_j
-    and b_j, and one of Σ b_j.
+    persons, a_j are of class j and not Hispanic, and b_j are of class j and Hispanic. The published numbers are
+    functions of a_j and b_j, and one of Σ b_j.
 
     It is exact: (persons so far, Hispanic persons so far) are the states of a sum over classes, forward and backward.
 

@@ -251,9 +251,9 @@ def find_likeliest(
 
 @lru_cache(maxsize=10_000)
 def _find_slopes(costs: bytes, spacing: int) -> tuple[int, Shares, Shares, bool] | None:
-    """Of the costs of 0, 1, …, as numbers of 8 bytes: the least possible number, the slopes from there with their
-    widths, and whether they ascend; None if no number is possible, or some between others is not. Many cells have the
-    same costs."""
+    """From the costs of 0, 1, …, as numbers of 8 bytes: the least possible number, the slopes from there with their
+    widths, and whether they ascend; None if no number is possible, or a number between possible ones is not. Many cells
+    have the same costs."""
     of_numbers = np.frombuffer(costs)
     possible = np.flatnonzero(np.isfinite(of_numbers))
     if not len(possible) or possible[-1] - possible[0] >= len(possible):

@@ -10,7 +10,7 @@ budget ρ. A group that is measured as a total only spends it at once; any other
 every outcome of stage 1, (1 − γ)ρ/Δ at stage 2. Noise of variance σ² = Δ/2b spends b/Δ on a change by 1, so the pair
 costs ρ. In pure DP, noise of scale Δ/b spends b/Δ.
 
-**Bounded neighbors** (one record changed). The loss is twice the budget, and not four times as in general. The record
+**Bounded neighbors** (one record changed). The loss is twice the budget, not four times as in general. The record
 leaves at most Δ groups of a pair and joins at most Δ. A group that is only left or only joined changes by 1, and costs
 ρ/Δ as above. In a group that is both, the total does not change, and of the cells of stage 2 two change by 1, which
 costs at most 2ρ/Δ and counts twice among the 2Δ. So the pair costs at most 2ρ, for every outcome of stage 1. In pure DP

@@ -79,7 +79,7 @@ class Scale:
 
     @property
     def doubled_center(self) -> int:
-        """In ten-thousandths."""
+        """Twice the center of the bounds, in ten-thousandths."""
         return int((self.lower + self.upper) * 10**PLACES)
 
     @property

@@ -30,7 +30,7 @@ _NEAR = Fraction(1, 10**6)
 
 
 class PTableError(ValueError):
-    """A text is no p-table of its form. The message names line, field, rule and count, but not the file."""
+    """A text that is not a p-table of its form. The message names line, field, rule and count, but not the file."""
 
 
 def read_sdctools(text: str) -> PTable:

@@ -171,7 +171,7 @@ class Schema:
     """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest. The
     counts of the attribute `bounded`, if any, have bounds in every geographic unit. No record has one of the
     `impossible` combinations, each of which names one or more codes by attribute. The queries of `rounding` are rounded
-    in turn, before the cells. Each refines the one before. Counts by the recode `combined`, which is no query, are
+    in turn, before the cells. Each refines the one before. Counts by the recode `combined`, which is not a query, are
     estimated before the cells if counts of groups are estimated first."""
 
     name: str

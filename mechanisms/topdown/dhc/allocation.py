@@ -24,8 +24,8 @@ LEVELS = (
     "Block_Group",
     "Block",
 )
-"""From the widest to the finest; Puerto Rico's begin with State. A prim is the part of a county in one county
-subdivision and one place; tract subsets lie in one tract and one prim."""
+"""The levels from the widest to the finest; Puerto Rico's begin with State. A prim is the part of a county in one
+county subdivision and one place; tract subsets lie in one tract and one prim."""
 
 PERSON_QUERIES = (
     "age_18_64_116 * relgq_4_groups",
