@@ -161,7 +161,7 @@ def write_rows(children: Sequence[int], *, full: bool = True) -> Iterator[str]:
 
 
 def time_all(children: Sequence[int]) -> tuple[int, float, float]:
-    """The persons, the CPU-seconds of all levels, and the peak memory in GiB, in a process of its own."""
+    """The persons, the CPU-seconds of all levels, and the peak memory in GiB, in a separate process."""
     persons, seconds = 0, 0.0
     for step in run(children):
         seconds += step.seconds

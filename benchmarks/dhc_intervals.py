@@ -1,10 +1,10 @@
 """The gain of the DHC's linear estimates from the measurements of all levels and of the redistricting data, and the
 coverage of their intervals: `python -m benchmarks.dhc_intervals`, about two CPU-minutes.
 
-A synthetic census is measured with fixed keys, so that every run gives the same figures.
-From the same answers, cells are estimated from each place's own answers, from those of all levels, and from those of
-both releases. Races, which the redistricting data alone measured, are estimated from all their levels and from both
-releases. The output has the table of `docs/mechanisms/topdown-dhc.md`, in Markdown.
+A synthetic census is measured with fixed keys, so that every run gives the same figures. From the same answers, cells
+are estimated from each place's own answers, from the answers of all levels, and from the answers of both releases.
+Races, which the redistricting data alone measured, are estimated from all their levels and from both releases. The
+output has the table of `docs/mechanisms/topdown-dhc.md`, in Markdown.
 """
 
 import sys
@@ -49,7 +49,7 @@ DRAWS = 5
 POPULATION = SyntheticPopulation(households=6_000, states=["10", "44"], dhc=True)
 TABLES = {"persons": ("P1", "P3", "P4", "P5", "P12", "P17"), "units": ("H3", "H4", "H10", "PCT15")}
 SHARED_LEVELS = ("US", "State", "County", "Block")
-"""The levels of the DHC whose places are those of a level of the redistricting release."""
+"""The levels of the DHC with the same places as a level of the redistricting release."""
 
 OWN, ALL, BOTH = "own answers", "all levels", "both releases"
 Floats = NDArray[np.float64]

@@ -1,10 +1,10 @@
 """The gain of one least-squares problem of all answers of the DHC and of the redistricting data over the two fits,
 combined in each place separately: `python -m benchmarks.dhc_one_problem`, about ten CPU-seconds.
 
-Variances do not depend on counts. Here, they are those of persons with the budgets of production, in two regular trees:
-a nation in which places of the redistricting data are places of the DHC, and a county in which every tract is in both
-prims. No count is known exactly. The output has the standard errors of `docs/mechanisms/topdown-dhc.md`, as means over
-the cells of a table, and the least and the greatest ratio of two.
+Variances do not depend on counts. Here, they are the variances of persons with the budgets of production, in two
+regular trees: a nation in which places of the redistricting data are places of the DHC, and a county in which every
+tract is in both prims. No count is known exactly. The output has the standard errors of
+`docs/mechanisms/topdown-dhc.md`, as means over the cells of a table, and the least and the greatest ratio of two.
 """
 
 from functools import cached_property

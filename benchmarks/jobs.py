@@ -1,7 +1,7 @@
 """The jobs that `nation`, `safetab` and `slopes` launch: releases of a synthetic census of some size.
 
-A job of `slopes` is that of `stirred launch`: every stage from the source to the publication, with every check. The
-jobs of the other two make the stages up to the publication, the ledger and the composition.
+A job of `slopes` does the work of `stirred launch`: every stage from the source to the publication, with every check.
+The jobs of the other two make the stages up to the publication, the ledger and the composition.
 """
 
 import json

@@ -1,6 +1,5 @@
-"""The stages of PHSafe and TopDown on synthetic censuses, which are those of the assets, with production's parameters:
-PHSafe from the CEF to settled measurements, TopDown in whole estimations, replicates, the steps for siblings, and
-accuracy."""
+"""The assets' stages of PHSafe and TopDown on synthetic censuses, with production's parameters: PHSafe from the CEF to
+settled measurements, TopDown in whole estimations, replicates, the steps for siblings, and accuracy."""
 
 import os
 import time
@@ -312,8 +311,8 @@ def _estimate_siblings(siblings: Siblings) -> None:
 
 
 def measure_improvement() -> list[harness.Result]:
-    """Mean absolute errors of the estimates against those of the raw measurements, both over all places and draws. The
-    demonstration's release is made as declared, with fixed keys, so that every run gives the same result."""
+    """Mean absolute errors of the estimates against the errors of the raw measurements, both over all places and draws.
+    The demonstration's release is made as declared, with fixed keys, so that every run gives the same result."""
     errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     tree = dg.ComponentTree.for_project(PROJECT)
     datasets = {dataset.declaration.name: dataset.declaration for dataset in tree.get_all_components(Dataset)}

@@ -1,7 +1,7 @@
 """The swap stage on 20 million households, its extensions, and the 2010 procedure.
 
-The stage is that of the asset `swapped`: from the table of the CEF to the stored and settled swapped data, including
-randomness and ledger. Its peer is DuckDB's random order of the same table.
+The stage does the work of the asset `swapped`: from the table of the CEF to the stored and settled swapped data,
+including randomness and ledger. Its peer is DuckDB's random order of the same table.
 
 Extensions and the 2010 procedure alternate with the plain swap on the same households. A withheld swap writes its
 records out as values, and counts its margins only while it swaps, so it is compared with the plain swap from its

@@ -1,10 +1,10 @@
 """The gain from estimation with full information: `python -m benchmarks.topdown_information`, about five minutes.
 
-Two synthetic censuses are drawn and estimated five times from the same noisy measurements, from those of each level
-alone and with full information; the smaller one also with parts of it, and with blocks that lean on their housing
-units. Then the linear estimates' intervals, and those of random unions of blocks, are compared with the true counts.
-The output is the tables of `docs/mechanisms/topdown-information.md`, in Markdown. Noise has fixed keys, so that every
-run gives the same figures. Everything runs in memory, by the code of the replicates.
+Two synthetic censuses are drawn and estimated five times from the same noisy measurements, from the measurements of
+each level alone and with full information; the smaller one also with parts of it, and with blocks that lean on their
+housing units. Then the intervals of the linear estimates, and of random unions of blocks, are compared with the true
+counts. The output is the tables of `docs/mechanisms/topdown-information.md`, in Markdown. Noise has fixed keys, so that
+every run gives the same figures. Everything runs in memory, by the code of the replicates.
 """
 
 from collections import defaultdict
@@ -168,8 +168,8 @@ def measure_coverage(census: ReplicateTask) -> pd.DataFrame:
 
 
 def _cover(whole: Census, linear: list[Information], counted: NDArray[np.bool_]) -> pd.DataFrame:
-    """By level and size of the true count, over all cells: their number, how many intervals contain the truth before
-    and after rounding and cutting, the mean width, and the root mean square error divided by its prediction."""
+    """By level and size of the true count, over all cells: their number, the number of intervals that contain the truth
+    before and after rounding and cutting, the mean width, and the root mean square error divided by its prediction."""
     split, sums, above = Decomposition(whole.schema), Sums(counted), np.full((1, len(counted)), np.inf)
     rows = []
     for depth, own in enumerate(linear):

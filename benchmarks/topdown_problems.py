@@ -31,7 +31,7 @@ class Siblings:
         return self.truth.sum(axis=0)
 
     def build_problem(self) -> tuple[list[Query], Constraints]:
-        """The real-valued step on the parent's support, with totals fixed or free as the limits say."""
+        """The real-valued step on the parent's support, with totals fixed or free, by the limits."""
         support = np.flatnonzero(self.parent)
         present, groups = np.unique(self.schema.groups.cells[support], return_inverse=True)
         totals = np.where(self.limits.totals == FREE, np.nan, self.limits.totals)

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Answered:
-    """A tree, or several, with answers at every level. The parents are those of `replicates.estimate_finest`; `upper`
+    """A tree, or several, with answers at every level. The parents are as in `replicates.estimate_finest`; `upper`
     bounds the groups of the finest places, and `totals` has the fixed totals by level."""
 
     schema: Schema

@@ -46,8 +46,8 @@ class Details:
         contents: keyed versions of its CEF and of each source file.
         draw: its mechanism, the mechanism's version, parameters, and versions of inputs.
         authorization: who authorized the charge (`by`), the run that made it (`run`), and, if the records resemble
-            those of another population, why they are about different people (`different_people`), or why they are
-            public (`public_because`).
+            another population's, why they are about different people (`different_people`), or why they are public
+            (`public_because`).
         sketch: the name of the sketch of its records (`Custody.keep_sketch`); "" if they are built in, and in entries
             of earlier versions.
         public: where the records were published before, if the draw is therefore not charged; "" otherwise.
@@ -165,7 +165,7 @@ def make_withdrawal(chain: Sequence[Entry], reservation: Entry, withdrawn: str, 
 
 
 def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
-    """The entry of this kind for this draw; None if there is none."""
+    """The entry of this kind for this draw, or None."""
     return next((entry for entry in chain if entry.kind == kind and entry.draw_id == draw_id), None)
 
 

@@ -25,10 +25,10 @@ ROWS_HASHED = 100_000
 """The number of rows of a large table that are in memory at a time while it is hashed."""
 
 _VALUES_HASHED = 1_600_000
-"""About how many values of a table are in memory at a time while its columns are hashed."""
+"""The approximate number of a table's values in memory at a time while its columns are hashed."""
 
 _PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")))
-"""The types of columns that are hashed as they are; others are hashed as texts."""
+"""The types of columns that are hashed directly; others are hashed as texts."""
 
 _DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
 
@@ -43,17 +43,17 @@ def hash_content(content: object, key: bytes | None) -> str:
 
 
 def count_rows_at_a_time(columns: int) -> int:
-    """The number of rows, of so many columns, in memory at a time while their values are hashed."""
+    """The number of rows with the given number of columns in memory at a time while their values are hashed."""
     return min(ROWS_HASHED, max(1, _VALUES_HASHED // columns))
 
 
 def is_plain(kind: str, *, decimals: bool) -> bool:
-    """Whether a column of this type is hashed as it is; others are hashed as texts."""
+    """Whether a column of this type is hashed directly; others are hashed as texts."""
     return kind in _PLAIN or (decimals and bool(_DECIMAL.fullmatch(kind)))
 
 
 def digest_columns(batches: Iterable[pa.RecordBatch], columns: int) -> tuple[int, list[list[str]]]:
-    """The number of rows in batches, and the digests of each of so many columns, in the order of rows."""
+    """The number of rows in batches, and the digests of each column, in the order of rows."""
     rows, digests = 0, [[sha256() for _ in range(3)] for _ in range(columns)]
 
     def add(batch: pa.RecordBatch, own: range, first: int) -> None:

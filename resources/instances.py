@@ -18,7 +18,7 @@ from resources.statements import SQL, Fragment, quote, quote_literal, render
 from resources.storage import ATTACH, DETACH
 
 _MOST = 4
-"""The number of instances that wait for a session: those of the zones that a stage and its gates read and write."""
+"""The number of instances that wait for a session: enough for the zones that a stage and its gates read and write."""
 
 LARGEST = 48 << 20
 """The bytes of databases above which an instance is closed, because it holds on to hundreds of freed megabytes."""

@@ -140,7 +140,7 @@ def open_server(patience: float, *, to_append: bool, kept: bool = False) -> Iter
 
 
 def migrate() -> tuple[str, ...]:
-    """Apply every migration that the server does not have yet, each in a transaction of its own; return their names.
+    """Apply every migration that the server does not have yet, each in a separate transaction; return their names.
 
     The role of libpq's environment becomes the owner of the schema `stirred`. It needs the right to create schemas in
     the database, and to create roles unless `stirred_charge` and `stirred_audit` exist.

@@ -1,6 +1,6 @@
 """Folders for DuckDB's spilled data: one for each instance, with the process id in its name.
 
-This module creates and removes the folders, including those of processes that were killed. `warehouse` sets up the
+This module creates and removes the folders, including the folders of killed processes. `warehouse` sets up the
 encryption of spilled data. Parts of public tables, which are not encrypted, lie in such folders too.
 
 DuckDB uses the same names for temporary files in every instance, so two that spill into one folder would

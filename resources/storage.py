@@ -223,7 +223,7 @@ class Storage(ABC):
 
     @property
     def catalog(self) -> str:
-        """The database under which DuckLake attaches the zone's catalog; empty if it has none of its own."""
+        """The database under which DuckLake attaches the zone's catalog; empty without a catalog."""
         return ""
 
     @property

@@ -69,7 +69,7 @@ _COPY_DATABASE = SQL("warehouse/copy_database", "COPY FROM DATABASE {{ zone }} T
 _CREATE_SCHEMA = SQL("warehouse/create_schema", "CREATE SCHEMA IF NOT EXISTS {{ zone }}.{{ schema }}")
 _DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} IF EXISTS {{ table }}")
 _DROP_SCHEMA = SQL("warehouse/drop_schema", "DROP SCHEMA IF EXISTS {{ zone }}.{{ schema }} CASCADE")
-# Columns of other types than those that are hashed as they are become texts.
+# Columns that are not hashed directly become texts.
 _IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
 _PLAN = SQL("warehouse/plan", "EXPLAIN SELECT * FROM {{ table }}")
 # Up to the size of the buffer, threads compute a result ahead of the one that reads it.
@@ -251,7 +251,8 @@ class Session:
         return stored is not None and stored == self._read_definition("temp", "main", temporary)
 
     def _read_definition(self, database: str, schema: str, view: str) -> list[str] | None:
-        """The statement of a view in words, as DuckDB writes them; None if there is none, or it renames columns."""
+        """The statement of a view in words, as DuckDB writes them; None if the view does not exist, or renames
+        columns."""
         if database != "temp":
             self._reads.add(("view", database, schema, view))
         for (text,) in self.rows("warehouse/view", {"database": database, "schema": schema, "view": view}):

@@ -125,9 +125,9 @@ class Deployment:
         """A sub-table of a release of hypercubes, with standard errors and 90% intervals. Costs nothing.
 
         Args:
-            where: by variable, the categories that count (None: records without a value).
-            per: another release, whose counts or weights the sums are divided by.
-            median, quantile: a variable whose median is wanted; or a variable and another share, such as 0.9.
+            where: by variable, the categories to count (None: records without a value).
+            per: another release, by whose counts or weights the sums are divided.
+            median, quantile: the variable of a median; or a variable and another share, such as 0.9.
             summary: means, standard deviations and correlations of all variables of moments.
             correlate: two variables of moments. For a regression, `regress` is the outcome, and `on` lists the
                 predictors.
@@ -166,7 +166,7 @@ class Deployment:
         return Publication(folder, self.published / "public_key.pem", release)
 
     def _ask(self, command: str, *arguments: str) -> Any:
-        """The JSON that a command prints. Raises RefusedError with its message if it refuses."""
+        """The JSON that a command prints. Raises RefusedError with the command's message if the command refuses."""
         place = str(Path(__file__).resolve().parents[1])
         path = os.pathsep.join([place, *filter(None, [os.environ.get("PYTHONPATH")])])
         done = subprocess.run(
@@ -192,8 +192,8 @@ class Deployment:
 class Publication:
     """The publication of a release in a folder. Its files are verified with a public key before any is read.
 
-    The key next to publications is as trustworthy as the folder: compare its fingerprint, which is printed, with one
-    from a source that you trust, or give that key to `verify`.
+    The key next to publications is as trustworthy as the folder: compare its printed fingerprint with one from a source
+    that you trust, or pass the trusted key to `verify`.
 
     Attributes:
         release: the requested release, as `dataset/release`; "" for any release.

@@ -231,7 +231,7 @@ def measure_homes(
             `tenvacgq`, a code of `UNITS`. The number of housing units and the facilities by type are public.
         households: a row for each occupied unit, with the column `block` and codes of `HOUSEHOLDS`.
         redistricting: the published occupied and vacant units of each block, shape (blocks, 2).
-        unit_passes, household_passes, estimation: as in `measure_persons`. With `persons`, those of units are
+        unit_passes, household_passes, estimation: as in `measure_persons`. With `persons`, the passes of units are
             production's.
         persons: the redistricting file's persons, as in `measure_persons`. With them, a block has at most as many
             householders of an origin and race as persons of that origin and race in households.

@@ -192,7 +192,7 @@ def measure_gain(
     targets: Sequence[int],
 ) -> NDArray[np.float64]:
     """The gain of an attacker from a target's participation, shape (targets,): the probability of the right guess from
-    a publication of all records, minus the same probability from a publication without the target, computed anew for
+    a publication of all records, minus the same probability from a publication without the target, made separately for
     each target.
 
     Args:

@@ -1,7 +1,7 @@
 """Permutation swapping of records in a table, with its exact ε: Bailie, Gong and Meng, Algorithm 1 and Theorem 1.
 
 Records that agree on the match variables form a stratum. Within it, randomly selected records exchange the values of
-their swap variables, and keep those of all other columns.
+their swap variables, and keep the values of all other columns.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Swapped(TableDraw):
     Attributes:
         design: the roles of the variables, and the swap rate.
         strata: the number of strata.
-        largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.
+        largest_stratum: b, the size of the largest stratum with two distinct records; 0 without such a stratum.
     """
 
     design: SwappingDesign
@@ -108,8 +108,8 @@ def _permute(
 ) -> tuple[pa.Table, pa.Table, int, int]:
     """The holding values of every cell of swapped records, their swap values with the count, b, and the strata.
 
-    Values are numbered in their own order, those of the match variables first, so that the result depends on the
-    content alone, and not on the order of records.
+    Values are numbered in their own order, with the match variables first, so that the result depends on the content
+    alone, and not on the order of records.
     """
     stratum, _ = _number(frame, design.match)
     holding, holding_rows = _number(frame, design.holding)

@@ -217,7 +217,7 @@ def make_p_table(
     monotone: bool | Sequence[bool] = True,
 ) -> MadeTable:
     """The p-table of greatest entropy: changes up to `largest_change`, at most the given variance, no result from 1 to
-    the threshold, and monotone in all rows or in those given. Raises ImpossibleTableError if there is none."""
+    the threshold, and monotone in all rows or in those given. Raises ImpossibleTableError if no such table exists."""
     stays = Fraction(0) if probability_to_stay is None else positive_fraction(probability_to_stay)
     return make(
         Parameters(

@@ -131,11 +131,11 @@ def estimate_published(
     types_first: str | None = None,
     lean_on_housing_units: bool = False,
 ) -> dict[str, Histograms]:
-    """Estimate persons and units anew from the noisy measurements of a published release, or from those that
-    `read_published` or `read_bureau` gave, without a charge. `total_first` and `types_first` are as in `estimate`, for
-    persons. With full information, units are estimated after persons and agree with them, and the finest places may
+    """Reestimate persons and units, without a charge, from the noisy measurements of a published release, or from
+    measurements that `read_published` or `read_bureau` returned. `total_first` and `types_first` are as in `estimate`,
+    for persons. With full information, units are estimated after persons and agree with them, and the finest places may
     lean on their number of housing units, if it is exact. Raises PlacesError as `read_published`, and ValueError for
-    options that do not go together."""
+    incompatible options."""
     measured = published if isinstance(published, Mapping) else read_published(published)
     for own in measured.values():
         _require_options(own, total_first, types_first)

@@ -66,7 +66,7 @@ class Place:
 
     @property
     def neighbors(self) -> list[str]:
-        """The other tables of the schema; the table itself if there is none."""
+        """The other tables of the schema; the table itself if it is the only one."""
         listed = (
             "SELECT table_name FROM duckdb_tables() WHERE database_name = 'public' AND schema_name = current_schema()"
         )

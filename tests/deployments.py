@@ -119,8 +119,8 @@ class Deployment(Generic[R]):
         """Run the whole release, or the assets of some stages.
 
         Args:
-            checks: whether the checks of the assets run; by default those of a whole release, and of stages in a run
-                that may fail. A publication evaluates every gate, whether or not its check ran.
+            checks: whether the checks of the assets run; by default, the checks of a whole release, and of stages in a
+                run that may fail. A publication evaluates every gate, whether or not its check ran.
         """
         if checks is None:
             checks = not (stages and raise_on_error)
@@ -224,7 +224,8 @@ class Deployment(Generic[R]):
 
     @contextmanager
     def opened(self, zone: str = "public") -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to a zone's file that bypasses every safeguard, in the release's schema, as of `packing`."""
+        """A connection to a zone's file that bypasses every safeguard, in the release's schema, with the functions of
+        `packing`."""
         with with_packing(duckdb.connect(str(self.context.warehouse.path(Zone(zone))))) as connection:
             if zone == "public":
                 connection.execute(f"USE public.{self.release.schema}")

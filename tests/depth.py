@@ -1,4 +1,4 @@
-"""Which cases a run of the tests tries: those of `make test`, of `make test-deep`, or of `make prove`.
+"""The cases that a run of the tests tries: the cases of `make test`, of `make test-deep`, or of `make prove`.
 
 Test modules use these functions to select them; `conftest` determines which of them runs.
 """
@@ -19,17 +19,17 @@ def examples(count: int) -> int:
 
 
 def quick_cases(number: int) -> pytest.MarkDecorator:
-    """Mark the cases of a test as deep, but for this number of those that are not. They are spread evenly."""
+    """Mark all but this number of a test's cases as deep. The others are spread evenly."""
     return pytest.mark.quick_cases(number)
 
 
 def deep_cases(number: int) -> pytest.MarkDecorator:
-    """Leave the deep cases of a test to `make prove`, but for this number of them. They are spread evenly."""
+    """Leave all but this number of a test's deep cases to `make prove`. The others are spread evenly."""
     return pytest.mark.deep_cases(number)
 
 
 def deep_but(quick: Collection[Any], parameters: Iterable[Any]) -> list[pytest.ParameterSet]:
-    """The parameters of a test, with all but those in `quick` marked as deep. A tuple is several parameters."""
+    """The parameters of a test, with all except `quick` marked as deep. A tuple is several parameters."""
     return [
         pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=[] if each in quick else [pytest.mark.deep])
         for each in parameters

@@ -110,7 +110,7 @@ CHARGED = "72/5"
 
 @dataclass
 class DHCDeployment(Deployment[DHCRelease]):
-    """Its ledger's entries are those of the DHC release; the redistricting data have their own."""
+    """`ledger` has only the DHC release's entries, not the redistricting data's."""
 
     @property
     def ledger(self) -> tuple[Entry, ...]:
@@ -139,7 +139,7 @@ def dhc_deployment(
         full: whether the redistricting data have full estimation, by which their persons and units agree.
         homes: the households of the census.
         measured: whether the redistricting release publishes its noisy measurements and invariants.
-        states: those of the census.
+        states: the states of the census.
         files: the census, if it is not generated.
         changes: to the release's declaration.
     """

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 
 def differing_rows(path: Path, rows: Iterable[Mapping[str, str]], missing: str = "") -> list[Any]:
-    """The rows of a Parquet file that are not those of its CSV file, row by row, as pairs.
+    """The rows that differ between a Parquet file and its CSV file, as pairs.
 
     No column of the Parquet file is a decimal, which pandas loads as an object. A double is the nearest one to the
     CSV's text, which Python's `float` finds.

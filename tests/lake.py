@@ -1,6 +1,6 @@
 """A lake for tests: a catalog and a role for each zone in the tests' PostgreSQL server, and folders for the files.
 
-Roles log in with a password, which libpq reads from a file of its own.
+Roles log in with a password, which libpq reads from its own file.
 """
 
 import os
@@ -60,7 +60,7 @@ class Lake:
             patch.setenv(name, value)
 
     def warehouse(self, **changes: Any) -> Warehouse:
-        """A warehouse whose zones, but for the ledger, are in this lake."""
+        """A warehouse whose zones, except the ledger, are in this lake."""
         return Warehouse(**{"folder": str(self.root / "warehouse"), "threads": 1, "lake": self.data} | changes)
 
     def role(self, zone: Zone) -> str:

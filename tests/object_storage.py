@@ -53,7 +53,7 @@ def object_storage(
         folder: the folder, which is made.
         buckets: the buckets.
         identities: the rights of each identity, in SeaweedFS's format, unless one key has all rights.
-        authority: the file that gets the certificate of an authority, which signs that of the server; None for a server
+        authority: the file that gets the certificate of an authority, which signs the server's; None for a server
             without TLS.
 
     Raises:

@@ -48,7 +48,7 @@ def reestimation_deployment(
     even if the measurements are in a folder.
 
     Args:
-        root, guess: as of `Kind.build`.
+        root, guess: as in `Kind.build`.
         estimation: of the release and of the reestimation.
         changes: to the reestimation's declaration; None leaves a field out.
     """

@@ -61,7 +61,7 @@ def retabulation_deployment(root: Path, guess: int = 0, custody: str = "", **cha
     """A deployment with the retabulation as the release under test, before any run. Its custody is its release's.
 
     Args:
-        root, guess: as of `Kind.build`.
+        root, guess: as in `Kind.build`.
         changes: to the retabulation's declaration.
     """
     products = ["P1", "H1", "persons", "units"]

@@ -22,7 +22,7 @@ PERSONS: dict[str, Any] = {
     "budgets": dict.fromkeys(_LINES, 1),
     "thresholds": {**{line: [40, 80, 160] for line in _LINES}, "COUNTY 2": [100_000, 100_000, 100_000]},
 }
-"""A release in which there are groups of every detail; those of counties have totals only."""
+"""A release with groups of every detail; groups of counties have totals only."""
 
 HOUSEHOLDS: dict[str, Any] = {
     "name": "b",
@@ -66,8 +66,8 @@ def safetab_deployment(
         guess: 0 or 1 for the sex of one person, who is in some group, or for the tenure of one household if the release
             under test is of households; otherwise the town stays as it is.
         dataset: changes to the dataset's declaration.
-        releases: `p` for the release of persons alone; `ph` for both; `h` for both, with that of households as the
-            release under test.
+        releases: `p` for the release of persons alone; `ph` for both; `h` for both, with the release of households
+            under test.
         households: changes to the declaration of the release of households.
         partitions: the keys of the partitions, among which the blocks are dealt out; none by default.
     """

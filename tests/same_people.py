@@ -1,6 +1,6 @@
-"""How often the same people are recognized in another file, and how often different people are taken for the same.
+"""The rate at which the same people are recognized in another file, and different people are taken for the same.
 
-`python -m tests.same_people [repetitions]` makes synthetic files, writes each anew in the ways of `CHANGES`, and prints
+`python -m tests.same_people [repetitions]` makes synthetic files, rewrites each in the ways of `CHANGES`, and prints
 for each way the share of files that are missed. Then it compares files about different people: other seeds of the same
 design, which have the same places, numbers of records and numbering. `docs/explanation/composition.md` has the result.
 """
@@ -110,7 +110,7 @@ def retype(table: pa.Table, rng: Rng) -> pa.Table:
 
 
 def correct(table: pa.Table, rng: Rng, share: float = 0.05) -> pa.Table:
-    """Every value is replaced with this probability by that of another record."""
+    """Every value is replaced, with this probability, by another record's."""
     rows = np.arange(table.num_rows)
     columns = []
     for column in table.columns:
@@ -120,7 +120,7 @@ def correct(table: pa.Table, rng: Rng, share: float = 0.05) -> pa.Table:
 
 
 def add_records(table: pa.Table, rng: Rng, share: float) -> pa.Table:
-    """So many records more, each with values of different records."""
+    """Additional records, each with values of different records."""
     return pa.concat_tables([table, sample(correct(table, rng, 1.0), rng, share)])
 
 
@@ -182,17 +182,17 @@ CHANGES: Mapping[str, Change] = {
     "a half of the records, keys left out": _then(_sample(0.5), leave_keys_out),
     "a tenth of the records, keys left out": _then(_sample(0.1), leave_keys_out),
 }
-"""The ways in which a file about the same people is written anew. All are sorted anew too."""
+"""The ways of rewriting a file about the same people. All also sort the file again."""
 
 SAME = tuple(CHANGES)[: tuple(CHANGES).index("two to four of these") + 1]
-"""The changes that leave all records as they are, or add a single one."""
+"""The changes that leave all records unchanged, or add a single one."""
 
 OTHERS = ("sorted anew", "keys left out", "half of the columns left out", "a tenth of the records")
-"""The ways in which files about different people are written anew before they are compared."""
+"""The ways of rewriting files about different people before they are compared."""
 
 
 def find_overlaps(files: Mapping[str, pa.Table], change: Change, seed: int) -> dict[str, float]:
-    """By file, the overlap of the file with itself as a change writes it anew."""
+    """By file, the overlap of the file with itself after a change."""
     rng = np.random.default_rng(seed)
     return {
         name: compute_overlap([sketch(table)], [sketch(change(resort(table, rng), rng))])
@@ -201,7 +201,7 @@ def find_overlaps(files: Mapping[str, pa.Table], change: Change, seed: int) -> d
 
 
 def find_overlaps_of_others(change: Change, seeds: int) -> dict[str, list[float]]:
-    """By file, the overlaps with the files of other seeds, as a change writes these anew."""
+    """By file, the overlaps with the files of other seeds after a change."""
     rng, made = np.random.default_rng(seeds), [make_files(seed) for seed in range(seeds)]
     whole = [{name: sketch(table) for name, table in files.items()} for files in made]
     anew = [{name: sketch(change(table, rng)) for name, table in files.items()} for files in made]

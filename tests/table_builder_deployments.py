@@ -87,7 +87,7 @@ def after_swap_deployment(
     """A deployment of a hypercube that is counted from the withheld records of a swap of the same dataset.
 
     Args:
-        root, units, dataset, changes: as of `hypercube_deployment`.
+        root, units, dataset, changes: as in `hypercube_deployment`.
         cube: the declared hypercube.
         swap: changes to the declaration of the swap.
     """

@@ -1,4 +1,4 @@
-"""A time stamp authority on this machine: `openssl ts` behind a web server, with certificates of its own."""
+"""A time stamp authority on this machine: `openssl ts` behind a web server, with its own certificates."""
 
 import datetime
 import shutil
@@ -49,7 +49,8 @@ def certify(folder: Path, begins: datetime.timedelta = -HOUR, ends: datetime.tim
     now, root, key = datetime.datetime.now(datetime.UTC), *(ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     purpose = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.TIME_STAMPING])
     office: x509.ExtensionType = x509.BasicConstraints(ca=True, path_length=0)
-    # The last one is not certified by the root, and says that it is that of the authority. DER sorts it behind that.
+    # The last certificate is not certified by the root, and claims to be the authority's. DER sorts it behind the
+    # authority's.
     for name, words, serial, its_key, signer, extension, span in (
         ("root.pem", "Office of Weights", 1, root, root, office, (-9 * HOUR, 9 * HOUR)),
         ("signer.pem", "Clock of the Office", 2, key, root, purpose, (begins, ends)),

@@ -1,6 +1,6 @@
 """Comparison of releases before and after a change of the code: `python -m tests.unchanged <file>` in both checkouts.
 
-It makes the releases in `RELEASES` under a fixed master key, in folders of its own, and writes their draw ids, the
+It makes the releases in `RELEASES` under a fixed master key, in separate folders, and writes their draw ids, the
 checksums of their published files and the data versions of their assets. Compare the two files with `diff`. The output
 omits the certificate and the files made with it, because it has the times of its run; its JSON Schema, which describes
 its format; and the version of a publication.

@@ -31,7 +31,7 @@ def make_components_list() -> str:
 
 
 def make_component_page(name: str) -> str:
-    """The page of a component, with a section for each kind of value that has fields of its own."""
+    """The page of a component, with a section for each kind of value with its own fields."""
     return "\n".join(_sections(name))
 
 

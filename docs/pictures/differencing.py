@@ -1,6 +1,6 @@
 """A picture of the differencing attack: two tables that differ by one case, under both consistencies.
 
-The tables are drawn by the code that draws those of a release, from a p-table of greatest entropy and a fixed key.
+The code that perturbs the tables of a release makes these tables, from a p-table of greatest entropy and a fixed key.
 """
 
 from fractions import Fraction

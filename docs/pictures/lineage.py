@@ -30,7 +30,7 @@ CROSSINGS = {"invariant": "invariant", "draw": "charged draw", "keyed-version": 
 @dataclass(frozen=True)
 class Stage:
     """An asset of a release as the picture shows it, without dataset and release in its names, with the number of its
-    blocking checks; `crossing` says why it may be made from confidential data."""
+    blocking checks; `crossing` explains why it may be made from confidential data."""
 
     name: str
     zone: str

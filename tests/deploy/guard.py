@@ -34,7 +34,7 @@ def guard() -> Iterator[None]:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process with a mark, until there is none."""
+    """Kill processes with a mark until none remains."""
     while found := list(_list_marked(mark)):
         for process in found:
             with suppress(ProcessLookupError):

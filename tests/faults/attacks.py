@@ -265,7 +265,7 @@ def alter_rows(connection: duckdb.DuckDBPyConnection, rng: random.Random, read: 
 
 
 def _exchange_tables(release: Published, root: Path, rng: random.Random, read: set[str]) -> str:
-    """Some tables of the public zone become those of the earlier edition, which Stirred wrote itself."""
+    """The earlier edition's tables, which Stirred itself wrote, replace some tables of the public zone."""
     with opened(root, "public") as connection:
         places = [f'"{schema}"."{table}"' for schema, table in names(connection) if schema not in read]
         chosen = rng.sample(places, min(rng.choice([1, 1, 2, 3, len(places) - 1]), len(places)))
@@ -303,7 +303,7 @@ def _roll_back(path: Path, rng: random.Random) -> None:
 
 
 def _mix(path: Path, rng: random.Random, release: Published) -> None:
-    """Some blocks are those of the earlier edition's file, whose checksums are right."""
+    """Blocks of the earlier edition's file, with correct checksums, replace some blocks."""
     content, earlier = bytearray(path.read_bytes()), _earlier(release.root).read_bytes()
     starts = range(HEADERS, min(len(content), len(earlier)), BLOCK)
     for start in rng.sample(starts, rng.randint(1, len(starts))):

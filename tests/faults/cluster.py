@@ -1,6 +1,6 @@
 """Faults of a cluster: a server or a process is lost at a step of a release, and all processes wait.
 
-The cluster is that of `tests.deploy.cluster`: PostgreSQL, an S3 server, code location, daemon and webserver. Its
+The cluster comes from `tests.deploy.cluster`: PostgreSQL, an S3 server, code location, daemon and webserver. Its
 PostgreSQL server has its own small disk, so that the disk can be full. Every case takes another seed of the synthetic
 census, and so makes another draw; a deployment on files publishes the same census beside it.
 """
@@ -62,8 +62,8 @@ PATIENCE = 1200
 """Seconds after which a launch that has not ended counts as wrong."""
 
 _LOST = ("This is no verdict on the release", "sqlalchemy.exc.OperationalError")
-"""Words of the failures of a step that lost a server: ours (`assets.stages`), and those of Dagster, which quotes its
-statement and the event if it cannot store one."""
+"""Words of the failures of a step that lost a server: our words (`assets.stages`), and Dagster's, which quotes its
+statement and the event if it cannot store an event."""
 
 
 def _database_restarts(cluster: Cluster, disk: Path, worker: int) -> None:
@@ -129,7 +129,7 @@ class OneCluster:
         self._opened, self._name = ExitStack(), ""
 
     def of(self, folder: Path, name: str) -> "Disturbed":
-        """The cluster with the release of a kind, in a folder of its own."""
+        """The cluster with the release of a kind, in its own folder."""
         if name != self._name:
             self.close()
             self._running = Disturbed(

@@ -114,7 +114,7 @@ def _all(path: Path) -> Path:
 
 
 def _exchange_releases(path: Path, rng: random.Random) -> None:
-    """The signed folder of another release in the place of this one, and this one in its place."""
+    """The signed folders of this and another release exchanged."""
     if path.parents[2] != _all(path):
         raise ValueError(path)
     others = [each for each in sorted(path.parent.parent.iterdir()) if each.is_dir() and each != path.parent]
@@ -127,7 +127,7 @@ def _plant_edition(path: Path, rng: random.Random) -> None:
 
 
 def _return(path: Path, rng: random.Random) -> None:
-    """The earlier edition in the place of the current one."""
+    """The earlier edition in place of the current one."""
     (path.parent / EDITIONS / "1").rename(kept := path.parent.with_name("kept"))
     shutil.rmtree(path.parent)
     kept.rename(path.parent)
@@ -182,7 +182,7 @@ def _sign_again(path: Path, rng: random.Random) -> None:
 
 
 def _malleate(path: Path, rng: random.Random) -> None:
-    """Another signature, which a careless verification takes for that of the same text."""
+    """Another signature, which a careless verification accepts for the same text."""
     signature = (path.parent / SIGNATURE).read_bytes()
     number = int.from_bytes(signature[32:], "little") + _ORDER
     (path.parent / SIGNATURE).write_bytes(signature[:32] + number.to_bytes(32, "little"))

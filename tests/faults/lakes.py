@@ -107,7 +107,7 @@ def _kept(root: Path) -> Path:
 
 @cache
 def published(folder: Path, name: str) -> InLake:
-    """Publish a release twice in a lake of its own."""
+    """Publish a release twice in its own lake."""
     root = folder / "lakes" / sha256(name.encode()).hexdigest()[:8] / "attacked"
     lake = make_lake(SERVER.started(), root)
 

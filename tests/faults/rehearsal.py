@@ -2,11 +2,11 @@
 
 python -m tests.faults.rehearsal --workers 2 --states 4 --households 600
 
-The cluster is that of `tests.deploy.cluster`, whose queue has as many runs at once as there are workers. A run is
+The cluster comes from `tests.deploy.cluster`, and its queue has as many runs at once as there are workers. A run is
 killed while it draws a state, and another one while it makes the levels of a state. While these are made, the daemon is
 killed and started again, the database restarts, and the S3 server is gone, once each. With `--undisturbed`, none of
-this happens. No person intervenes. After one charge, the published files must be those of one run without partitions on
-files, which has fewer gates. The figures are printed as JSON; `docs/how-to/partitions.md` shows some.
+this happens. No person intervenes. After one charge, the published files must equal the files of one run without
+partitions on files, which has fewer gates. The figures are printed as JSON; `docs/how-to/partitions.md` shows some.
 """
 
 import argparse
@@ -158,8 +158,7 @@ def rehearse(
     """Launch the release, cause the faults, and compare the publication with one run without partitions.
 
     Raises AssertionError if a byte differs, if there is not exactly one charge, if a run had ended when it was to be
-    killed, or if the launch fails; and TimeoutError or subprocess.TimeoutExpired if it goes on for longer than
-    `PATIENCE`.
+    killed, or if the launch fails; and TimeoutError or subprocess.TimeoutExpired if it lasts longer than `PATIENCE`.
     """
     declare_states(cluster, states)
     start_all(cluster)

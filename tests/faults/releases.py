@@ -225,7 +225,7 @@ def _solve_once(problem: Any, *given: Any) -> Solution:
 def repeatable() -> Iterator[None]:
     """Stop all clocks, fix random keys, run threads one after the other, and draw no pictures, which take half of the
     time and affect no result. The least-squares problems of a DHC take a third of it: the same one is solved once.
-    Every seal notes a content version, as those of large tables do."""
+    Every seal notes a content version, as seals of large tables do."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(chain, "datetime", StoppedClock))
         stack.enter_context(patch.object(charge_asset, "charge_draw", _of_one_run))
@@ -311,7 +311,7 @@ def _causes(error: BaseException) -> str:
 
 
 def deployment(root: Path, name: str, /, **changes: Any) -> Deployment[Any]:
-    """One of `RELEASES` in a folder; `changes` are those of `Kind.build`. Without any, a process makes it once."""
+    """One of `RELEASES` in a folder; `changes` are as in `Kind.build`. Without any, a process makes it once."""
     return _build(root, name, **changes) if changes else _build_once(root, name)
 
 
@@ -323,7 +323,7 @@ _build_once = cache(_build)
 
 
 def prepared(folder: Path, name: str) -> Path:
-    """A folder in which all stages before the charge have run, and the releases that this one is made from."""
+    """A folder in which all stages before the charge have run, and the releases from which this one is made."""
     start = folder / name.replace(" ", "-").replace(",", "") / "start"
     if not start.exists():
         start.parent.mkdir(parents=True, exist_ok=True)
@@ -343,7 +343,7 @@ def _before_charge(here: Deployment[Any]) -> list[str]:
 
 
 def sources(here: Deployment[Any]) -> list[dg.AssetKey]:
-    """The assets of other releases that this one is made from."""
+    """The assets of other releases from which this one is made."""
     graph, release = here.definitions.resolve_asset_graph(), here.release
     upstream = dg.AssetSelection.assets(here.key("publication")).upstream().resolve(graph)
     own = {key for key in upstream if key.path[:-1] in ([release.dataset.name, release.name], [release.dataset.name])}
@@ -357,7 +357,7 @@ def _require(ended: Ended) -> Any:
 
 
 def from_charge(root: Path, name: str) -> None:
-    """Every stage from the charge to the publication, without Dagster: its own files would hide those of the stages."""
+    """Every stage from the charge to the publication, without Dagster, whose own files would hide the stages' files."""
     here = deployment(root, name)
     before = _before_charge(here)
     _stages(here, [stage for stage in to_publication(here.context.method) if stage not in before])
@@ -372,7 +372,7 @@ def every_stage(root: Path, name: str) -> None:
 
 
 def launch(here: Deployment[Any]) -> None:
-    """Every stage that a publication needs, from the source on, without Dagster but for other releases."""
+    """Every stage that a publication needs, from the source on, without Dagster, except for other releases."""
     if of_others := sources(here):
         here.run_assets(here.key("cef"), *of_others)
     _stages(here, to_publication(here.context.method))
@@ -466,7 +466,7 @@ Work = Callable[[Path, str], None]
 
 
 def tables(root: Path, *databases: str, views: bool = False) -> dict[str, str]:
-    """Every stored table of the databases, and views if asked for, with a hash of rows in any order and of columns."""
+    """Every stored table of the databases, and views if requested, with a hash of rows in any order and of columns."""
     found = {}
     for database in databases:
         path = root / "warehouse" / f"{database}.duckdb"
@@ -491,7 +491,7 @@ def hashes(connection: duckdb.DuckDBPyConnection, database: str, *, views: bool 
 
 
 def names(connection: duckdb.DuckDBPyConnection, *, views: bool = False) -> list[tuple[str, str]]:
-    """Schema and name of every table of the current database, and of its views if asked for."""
+    """Schema and name of every table of the current database, and of its views if requested."""
     here = "WHERE NOT internal AND database_name = current_database()"
     statement = f"SELECT schema_name, table_name FROM duckdb_tables() {here}"
     if views:

@@ -337,7 +337,7 @@ def audited(here: Deployment[Any], *, repeats: bool = True) -> list[str]:
 
 
 def charging(here: Deployment[Any]) -> Any:
-    """The method that charges: of the release, or of the one that it is made from."""
+    """The method that charges: of the release, or of the release from which it is made."""
     method = here.context.method
     return method if here.release.declaration.charges else method.counted
 

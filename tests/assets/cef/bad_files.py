@@ -207,7 +207,7 @@ WRITTEN: Mapping[str, str] = {
 
 
 def as_told(dataset: str, rule: str) -> str:
-    """A rule about a file that is written in another way, which the declaration of a census cannot say."""
+    """A rule about a file that is written in another way, which a census cannot declare."""
     remedy = "; write it as uncompressed text in UTF-8, with commas and double quotes"
     return re.sub(r", which `csv: .*` declares$", remedy, rule) if dataset == "census" else rule
 
@@ -500,7 +500,7 @@ def _spelled(dataset: str, name: str, reader: str) -> Iterator[tuple[str, str, s
             yield column, "spelled", text, rule + told
         for text in OUTSIDE.get((dataset, name, column), ()):
             yield column, "outside", text, f"value outside its domain {meant.domain_in_words}"
-        # The RTYPE of a place is only compared with that of its unit.
+        # The RTYPE of a place is only compared with its unit's.
         if not meant.nullable and (name, column) != ("geo", "RTYPE"):
             yield column, "empty", "", "null where none is allowed"
 
@@ -661,7 +661,7 @@ def _typed_values() -> Iterator[BadFile]:
 
 
 def _without_a_row(whole: bytes, rows: int, total: int) -> bytes:
-    """A Parquet file whose only group of rows is said to have one row less, and the whole file `total` rows."""
+    """A Parquet file whose metadata state one row less for its only group of rows, and `total` rows for the file."""
     footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     written = [place for place in range(footer, len(whole) - 8) if whole[place] == 2 * rows]
     for places in (chosen for size in (1, 2) for chosen in combinations(written, size)):

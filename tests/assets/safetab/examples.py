@@ -230,8 +230,8 @@ def town(seed: int, persons: int, lists: Lists, states: Sequence[str] = ("01", "
 
     Args:
         seed: the same seed gives the same town.
-        persons: how many.
-        lists: whose codes the records have; some codes are far more frequent than others.
+        persons: the number of persons.
+        lists: the lists with the records' codes; some codes are far more frequent than others.
         states: FIPS codes.
     """
     random = Random(seed)

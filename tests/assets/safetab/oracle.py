@@ -178,13 +178,13 @@ class Configuration:
     Attributes:
         states: FIPS codes; 72 is the run for Puerto Rico, all others together are the run for the US.
         p: the pairs of a region type and a level with a budget in SafeTab-P.
-        t3: those of SafeTab-H's T3.
-        t4: those of SafeTab-H's T4.
+        t3: the pairs of SafeTab-H's T3.
+        t4: the pairs of SafeTab-H's T4.
         p_thresholds: three thresholds of each pair.
         t3_thresholds: three thresholds of each pair.
         t4_thresholds: one threshold of each pair.
         suppression: whether there is a chance of zero suppression.
-        max_race_codes: how many race codes are read.
+        max_race_codes: the number of race codes read.
     """
 
     states: tuple[str, ...] = ("01", "02")
@@ -218,7 +218,7 @@ def regions_of(block: Block) -> dict[str, str]:
 
 
 def regions(blocks: Iterable[Block], states: Sequence[str]) -> dict[str, list[str]]:
-    """The regions of each type, in order: those of the blocks of the states, whether anyone lives there or not."""
+    """The regions of each type, in order: all regions of the states' blocks, inhabited or not."""
     found: dict[str, set[str]] = {region_type: set() for region_type in TYPES}
     for block in blocks:
         if block.TABBLKST in states:
@@ -278,7 +278,7 @@ def exact_counts(
         blocks: GRF-C.
         lists: the lists.
         configuration: states and number of race codes.
-        measured: the pairs that are counted; those of SafeTab-P if None.
+        measured: the pairs to count; SafeTab-P's if None.
     """
     pairs = configuration.p if measured is None else set(measured)
     found: Counter[tuple[str, int, str, str, int]] = Counter()

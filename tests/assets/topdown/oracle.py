@@ -247,7 +247,7 @@ class Case:
 
 
 def position(name: str, code: str) -> int:
-    """The place of a published code among those of its attribute: races and Hispanic origin are numbered from 1."""
+    """The position of a published code among its attribute's codes: races and Hispanic origin are numbered from 1."""
     assert len(code) == (2 if name == "cenrace" else 1)
     return int(code) - (name in ("cenrace", "hispanic"))
 
@@ -377,7 +377,7 @@ def nothing_held(root: Path) -> Case:
 
 
 def by_race(people: Sequence[tuple[int, ...]]) -> list[int]:
-    """The rows below a total: those of one race, each of the six, those of more, and so on to the six together."""
+    """The rows below a total: one race, each of the six, two or more races, and so on to all six."""
     counts = Counter(race for *_, race in people)
     rows: list[int] = []
     for number in range(1, 7):

@@ -106,7 +106,7 @@ class Products:
         return self.release.levels
 
     def roll_up(self, finest: Histogram) -> dict[str, Histogram]:
-        """The histograms of every level, from those of the finest."""
+        """The histograms of every level, from the finest level's."""
         found = {self.levels[-1]: finest}
         for above, level in zip(self.levels[-2::-1], self.levels[:0:-1], strict=True):
             found[above] = np.zeros((len(self.geoids[above]), finest.shape[1]), dtype=np.int64)
@@ -121,7 +121,7 @@ class Products:
         self.warehouse.path(table.zone).chmod(0o600)
 
     def change(self, table: Table, statement: str) -> None:
-        """Tamper with a table: `{}` stands for it; functions as of `packing`."""
+        """Tamper with a table: `{}` stands for it; with the functions of `packing`."""
         with with_packing(duckdb.connect(str(self.warehouse.path(table.zone)))) as connection:
             connection.execute(statement.format(f'"{table.schema}"."{table.name}"'))
 

@@ -157,7 +157,7 @@ def geoid(level: str, number: int) -> str:
 def write_invariants(
     session: Session, release: TopDownRelease, country: Country, said: Mapping[str, NDArray[np.int64]] | None = None
 ) -> None:
-    """Write the invariants of a release as they are, or as they are said to be, shape (places, categories) each."""
+    """Write the true invariants of a release, or the given ones, shape (places, categories) each."""
     counts = {name: country.held(name, level) for name, level in release.design.invariants.items()} | dict(said or {})
     rows: list[tuple[str, str, int, str, int, int]] = []
     for name, level in release.design.invariants.items():
@@ -247,7 +247,7 @@ def countries(draw: st.DrawFn, most_children: int = 3) -> Country:
 def peopled(
     parents: Sequence[NDArray[np.int64]], types: Sequence[int], random: np.random.Generator, *, persons: float
 ) -> Country:
-    """A country with people of some types of dwelling in three cells each, so many of a cell and place on average."""
+    """A country with people of some types of dwelling in three cells each, with a given mean per cell and place."""
     places = len(parents[-1])
     histogram = np.zeros((places, PERSONS.size), dtype=np.int64)
     for kind in types:
