@@ -1,4 +1,4 @@
-"""A whole release by coarsening: its records are those of the rules, and every gate finds what it names."""
+"""A whole release by coarsening: its records follow from the rules, and every gate finds the fault it names."""
 
 import csv
 import json
@@ -73,7 +73,7 @@ def test_it_needs_a_dataset_that_allows_it_and_places_from_the_coarsest_on(tmp_p
         )
     with pytest.raises(DeclarationError, match="no column"):
         coarsening_deployment(tmp_path / "column", key=["nothing"])
-    # The county of every record, whatever its size.
+    # The county of every record, regardless of its size.
     with pytest.raises(DeclarationError, match="county is a place"):
         coarsening_deployment(tmp_path / "kept", geography=["region"], kept=["county"], products=[])
     assert "unbounded_releases" in refused(tmp_path / "finite")

@@ -1,4 +1,4 @@
-"""A gate that finds altered cells of a public table names them, ten at most, but none that it compares with records."""
+"""A gate that finds altered cells of a public table names at most ten, and none of those it compares with records."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_comparison_with_confidential_records_names_nothing(tmp_path: Path) ->
 
 
 def test_codes_that_differ_in_case_do_not_exchange_their_numbers_under_a_collation(tmp_path: Path) -> None:
-    """Told apart from: a comparison by the collation of the column, which finds 7 for `A` where `a` has 7."""
+    """Fails for: a comparison by the collation of the column, which finds 7 for `A` where `a` has 7."""
     warehouse = Warehouse(folder=str(tmp_path))
     made = pa.table({"county": ["A", "a"], "count": [5, 7]})
     with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -68,7 +68,7 @@ def test_codes_that_differ_in_case_do_not_exchange_their_numbers_under_a_collati
 
 @pytest.mark.parametrize("forged", ["RENAME count TO 'Connection refused'", "RENAME TO 'too many clients'"])
 def test_no_name_makes_an_altered_table_one_of_a_lost_server(tmp_path: Path, forged: str) -> None:
-    """DuckDB's errors suggest names that are there. Told apart from: a gate that then waits for a server."""
+    """DuckDB's errors suggest existing names. Fails for: a gate that then waits for a server."""
     warehouse = written(tmp_path, [5, 7])
     with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
         connection.execute(f"ALTER TABLE {STORED.text} {forged}".replace("'", '"'))
@@ -79,7 +79,7 @@ def test_no_name_makes_an_altered_table_one_of_a_lost_server(tmp_path: Path, for
 @quick_cases(1)
 @pytest.mark.parametrize(("kind", "forged"), [("VARCHAR", "'7.4'"), ("VARCHAR", "' 07'"), ("DOUBLE", "7")])
 def test_a_number_is_not_compared_with_what_it_would_be_as_another_type(tmp_path: Path, kind: str, forged: str) -> None:
-    """DuckDB casts a text to the type that it compares it with, and rounds."""
+    """DuckDB casts a text to the type of the other side of a comparison, and rounds."""
     warehouse = written(tmp_path, [7, 7])
     with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
         connection.execute(f"ALTER TABLE {STORED.text} ALTER count TYPE {kind}")

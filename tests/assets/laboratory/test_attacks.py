@@ -1,4 +1,4 @@
-"""Attacks: what they are given, what they can open, and what they gain where there is nothing to gain."""
+"""Attacks: their inputs, the files they can open, and their gain from a publication that holds no information."""
 
 import os
 import socket
@@ -78,8 +78,8 @@ class Blank(Point):
 
 
 def test_a_publication_that_ignores_the_records_has_the_precision_of_the_guesser_and_no_gain() -> None:
-    """Told apart from: an attack whose prior is that of the true records of the block, the target among them; and one
-    that is told who is modal."""
+    """Fails for: an attack whose prior includes the target among the true records of the block; and one that is
+    given the modal persons."""
     truth = make_truth(REDISTRICTING)
     publication = Blank().draw(truth.tract, KEY).publication
     guesses = Guesses.of(link(publication, truth.file), len(truth.tract.household), 126)
@@ -130,7 +130,7 @@ def test_worlds_without_targets_are_in_memory_one_at_a_time() -> None:
 
 
 def test_a_person_who_is_left_out_changes_the_swaps_of_two_strata_alone() -> None:
-    """Told apart from: one random stream for all strata, which a missing person shifts in all that come later."""
+    """Fails for: one random stream for all strata, which a missing person shifts in every later stratum."""
     size = np.repeat([5, 1], 60)
     household = np.repeat(np.arange(120), size)
     category = np.where(size[household] == 1, 7 + household % 2, 0)
@@ -181,7 +181,7 @@ def test_more_swapping_names_fewer_unique_persons_and_a_little_more_than_the_gue
 
 
 def _require_undone(truth: Truth, published: Publication, linked: Guesses) -> None:
-    """Fails for: an attack that looks for swapped persons with replacement, or among those who were matched."""
+    """Fails for: an attack that looks for swapped persons with replacement, or among the matched persons."""
     found, tract = undo(published, truth.file), truth.tract
     assert found.shares.sum(axis=1) == pytest.approx(1), "swaps stay in the tract, where everybody is found"
     assert np.all(found.shares >= linked.shares - 1e-12)
@@ -201,8 +201,8 @@ def _require_undone(truth: Truth, published: Publication, linked: Guesses) -> No
 
 
 def _require_aware(truth: Truth, published: Publication, linked: Guesses) -> None:
-    """Fails for: an attacker whom households tell nothing, or who takes each person's frame for a household's; and
-    probabilities that swaps make as wrong as those of a match."""
+    """Fails for: an attacker who learns nothing from households, or who takes each person's frame for a household's;
+    and probabilities that swaps distort as much as the probabilities of a match."""
     undone = undo(published, truth.file)
     persons, households = (weigh_swaps(published, file) for file in (truth.file, truth.file_with_households))
     right = [find(measure_guesses(truth, "", each), UNIQUE, "accuracy") for each in (undone, persons, households)]
@@ -214,14 +214,14 @@ def _require_aware(truth: Truth, published: Publication, linked: Guesses) -> Non
     assert published.swaps is not None
     if published.swaps.rate > 0.5:
         assert over[0] > 0.1 > 2 * max(over[1:]) > 0, "a match may be with somebody else's record"
-    # Who knows that hardly anybody moves believes each record of the frame.
+    # An attacker who knows that hardly any household moves believes each record of the frame.
     still = weigh_swaps(replace(published, swaps=Swaps(1e-9)), truth.file)
     matched = linked.shares.sum(axis=1) > 1 - 1e-9
     assert np.allclose(still.shares[matched], linked.shares[matched], atol=1e-6)
 
 
 def test_rare_persons_are_those_whom_the_publication_shows_to_be_rare() -> None:
-    """Told apart from: a second stir that leaves rare households where they are."""
+    """Fails for: a second stir that leaves rare households where they are."""
     assert Swaps(0.25, 0.75, 3).find_stay(np.array([0, 3, 4])).tolist() == [0.25, 0.25, 0.75]
     assert Swaps(0.25).find_stay(np.array([0, 3, 4])).tolist() == [0.75] * 3
     rare = Swapped(Fraction(1, 5), ("persons",), Fraction(9, 10), 30, second_rate=Fraction(1, 2))
@@ -229,7 +229,7 @@ def test_rare_persons_are_those_whom_the_publication_shows_to_be_rare() -> None:
 
 
 def test_a_guess_by_margin_has_the_shares_of_the_block_and_links_nobody() -> None:
-    """Told apart from: shares of the tract, those of the person's own frame, and the block's mode."""
+    """Fails for: shares of the tract, shares of the person's own frame, and the block's mode."""
     truth = make_truth(SUMMARY_FILE, 60, 6)
     shares = guess_by_margin(Exact().draw(truth.tract, KEY).publication, truth.file).shares
     margins = truth.counts.sum(axis=1)[truth.tract.place]
@@ -241,8 +241,8 @@ def test_a_guess_by_margin_has_the_shares_of_the_block_and_links_nobody() -> Non
 
 @pytest.mark.prove
 def test_a_poor_file_is_right_about_a_third_and_names_nobody_who_is_missing() -> None:
-    """Told apart from: errors that cancel, another block that may be the same one, and a file that grows better the
-    more often it is made."""
+    """Fails for: errors that cancel, another block that may be the same one, and a file that improves each time
+    it is made."""
     truth = make_truth(SUMMARY_FILE, 1500, 30)
     (file, there), (again, _) = (truth.spoil_file(KEY) for _ in range(2))
     assert np.array_equal(file.block, again.block)
@@ -366,12 +366,11 @@ OWN_NAMES = (
 def test_an_attack_can_open_nothing_and_remembers_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Told apart from: guesses that are judged where the attack runs, and errors and a log that quote what it has; an
-    attack that runs in the process of the evaluation, and one process for all publications; a
-    module in shared memory; a wait for the answer of an attack that has ended; a pipe for the answers of all, in
-    which one attack answers for the next; an attack that goes on when the run that wanted it was killed, and one that
-    goes on forever; an answer of any size, packed, or with a header that claims more than there is; and an error of a
-    reader that quotes an answer."""
+    """Fails for: guesses judged where the attack runs, and errors and a log that quote its data; an attack that
+    runs in the process of the evaluation, and one process for all publications; a module in shared memory; a wait for
+    the answer of an attack that has ended; one pipe for all answers, in which one attack answers for the next; an
+    attack that continues after its run was killed, and one that never ends; an answer of any size, packed, or with a
+    header that claims more than it has; and a reader's error that quotes an answer."""
     package = tmp_path / "own" / "packed"
     package.mkdir(parents=True)
     secrets = [tmp_path / name for name in ("confidential.duckdb", "master.key", "own/packed/source.csv")]
@@ -479,7 +478,7 @@ def test_an_attackers_file_is_counted_by_block_and_frame() -> None:
 
 @pytest.mark.deep
 def test_confident_records_match_more_often_than_those_of_a_guesser_and_all_that_are_certain_do() -> None:
-    """Told apart from: a ranking by what is frequent, and one reconstruction, in which all have confidence 1."""
+    """Fails for: a ranking by frequency, and a single reconstruction, in which all have confidence 1."""
     truth = make_truth(SUMMARY_FILE, 70, 6)
     found = reconstruct(Exact().draw(truth.tract, KEY).publication, certain=True)
     measures = list(measure_reconstruction(truth, "", found))

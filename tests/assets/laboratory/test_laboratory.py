@@ -72,7 +72,7 @@ class Deployed:
     ledger: Ledger
 
     def run(self, first: str, last: str) -> Mapping[str, dg.MetadataValue[Any]]:
-        """Make all parts of the grid from one to another, and the results; the metadata of both."""
+        """Make all parts of the grid from one to another, and the results; return the metadata of both."""
         ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
         job = self.definitions.get_repository_def().get_job("town__risk")
         config = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -118,7 +118,7 @@ def deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deploy
 
 
 def test_records_that_were_charged_as_confidential_are_not_experimented_on(deployed: Deployed) -> None:
-    """Told apart from: a laboratory that takes the declaration's word for it, and shows what attacks found."""
+    """Fails for: a laboratory that trusts the declaration and shows the findings of attacks."""
     details = Details("town", synthetic=False)
     deployed.ledger.reserve("town", "tables", "1" * 64, SPECIFICATION, CustodyMode.ESCROWED, None, details)
     with pytest.raises(dg.Failure, match="town is declared synthetic, but its records are confidential"):
@@ -146,7 +146,7 @@ with deploy(Path(sys.argv[1])) as deployed:
 
 @pytest.mark.fault
 def test_a_killed_grid_goes_on_with_the_same_numbers(deployed: Deployed, tmp_path: Path) -> None:
-    """Told apart from: a part that is stored before it is whole, and draws whose key is that of the run."""
+    """Fails for: a part that is stored before it is whole, and draws whose key is that of the run."""
     killed = subprocess.run([sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path)], check=False, cwd=PROJECT)
     assert killed.returncode == -signal.SIGKILL
     assert len({row[:2] for row in deployed.measures}) == 2
@@ -163,8 +163,8 @@ def test_a_killed_grid_goes_on_with_the_same_numbers(deployed: Deployed, tmp_pat
 def test_a_grid_is_made_in_any_number_of_runs_and_processes_with_the_same_numbers(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: draws that depend on the order, the time or the process of runs, and runs that make again what
-    is stored."""
+    """Fails for: draws that depend on the order, the time or the process of runs, and runs that remake stored
+    parts."""
     monkeypatch.setattr("assets.laboratory.asset.count_cores", lambda: 2)
     first = deployed.run("0001|no-protection", "0001|swapping-0.5-by-persons")
     assert (first["made now"].value, first["parts of the grid"].value) == (2, "2 of 10")
@@ -221,8 +221,8 @@ def test_a_county_is_compared_with_all_of_its_tracts(tmp_path: Path, monkeypatch
 
 
 def _require_digests(root: Path) -> None:
-    """Two rates whose names are the same are different points, and other attackers have the same draws. Fails for:
-    draws that are named by six digits, or by who attacks them, and measures that are taken for those of others."""
+    """Two rates with the same name are different points, and other attackers have the same draws. Fails for: draws
+    named by six digits or by their attackers, and measures taken for those of other attackers."""
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     custody = Custody(folder=str(root / "custody"), databases=warehouse.folder, variable="STIRRED_TEST_MASTER_KEY")
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
@@ -245,8 +245,8 @@ def _require_digests(root: Path) -> None:
 
 
 def _require_units(root: Path) -> None:
-    """Against a count in Python. Fails for: vacant units that are left out, or are those of other blocks, facilities in
-    place of persons, and types of group quarters that are one."""
+    """Against a count in Python. Fails for: vacant units that are left out or counted in other blocks, facilities in
+    place of persons, and types of group quarters that are merged."""
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         declared = (declare(tier=tier, methods={"swapping": {"rates": [0.5]}}) for tier in ("T1", "T2", "T3"))
@@ -305,7 +305,7 @@ def _require_results(folder: Path) -> None:
 
 
 def test_who_is_declared_attacks_and_what_is_declared_is_measured() -> None:
-    """Fails for: a declared attacker who is left out, another one who attacks, or measures that nobody has declared."""
+    """Fails for: a declared attacker who is left out, an undeclared attacker, or undeclared measures."""
     declaration = declare(
         attackers=["undo", "aware_of_households", "poor_link", "pairs"],
         metrics=["accuracy", "gain", "advantage", "mean absolute error"],
@@ -321,7 +321,7 @@ def test_who_is_declared_attacks_and_what_is_declared_is_measured() -> None:
         "hypercube-1": {error, ("poor_link", "accuracy"), ("tables", "advantage")},
         "rounding-to-3": {error, ("poor_link", "accuracy"), ("tables", "advantage")},
     }
-    # Fails for: a posterior by the law of a p-table alone, to whom the true records are those before the swap.
+    # Fails for: a posterior by the law of a p-table alone, which takes the records before the swap for the true ones.
     p_tables = {"tables": [{"largest_change": 2, "variance": 1}]}
     methods = {"swapping": {"rates": [0.5], "then_p_tables": True}, "p_tables": p_tables}
     points = declare(methods=methods).declaration.points
@@ -340,7 +340,7 @@ def find_measures(setting: Setting, points: Sequence[Point]) -> Mapping[str, set
 
 
 def test_all_methods_of_a_tier_are_in_one_picture() -> None:
-    """Fails for: methods that take a color each, of which there are fewer."""
+    """Fails for: methods that take a color each, as there are fewer colors than methods."""
     tables = {"p_tables": {"tables": [{"largest_change": 2, "variance": 1}]}, "topdown": {"rhos": [1]}}
     methods = (
         METHODS
@@ -417,7 +417,7 @@ def test_what_cannot_be_compared_is_refused_by_name(changes: Mapping[str, Any], 
 
 
 def test_only_synthetic_records_with_the_columns_of_the_tier_are_taken(tmp_path: Path) -> None:
-    """Told apart from: a laboratory that takes confidential or public records of real people."""
+    """Fails for: a laboratory that takes confidential or public records of real people."""
     methods, village = {"swapping": METHODS["swapping"]}, small_dataset(tmp_path, synthetic=True, name="town")
     declare(tier="T2", methods=methods).dataset({"town": town()})
     for dataset, says in (

@@ -1,4 +1,4 @@
-"""How each method publishes a tract: what it holds, and that a missing person changes nothing else."""
+"""How each method publishes a tract: the contents, and that the removal of a person changes nothing else."""
 
 import pickle
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def t2() -> Truth:
 
 @pytest.mark.parametrize("point", MOVING, ids=lambda point: point.key)
 def test_households_exchange_blocks_with_those_that_match(t1: Truth, point: Changing) -> None:
-    """Told apart from: a swap that leaves the number of a block's households by size open."""
+    """Fails for: a swap that leaves the number of a block's households by size open."""
     tract = t1.tract
     block = point.change(tract, KEY).tract.block
     assert (block != tract.block).mean() > 0
@@ -96,7 +96,7 @@ def test_households_exchange_blocks_with_those_that_match(t1: Truth, point: Chan
 
 
 def test_ratios_of_pair_swapping_are_infinite_where_a_household_has_moved(t1: Truth) -> None:
-    """Fails for: pairs of one block, which are no exchange, and ratios of those who stay, which are not computed."""
+    """Fails for: pairs within one block, which exchange nothing, and missing ratios of households that stay."""
     draw = PairSwapped(Fraction(1, 5)).draw(t1.tract, KEY)
     ratios = {row.measure: row.value for row in measure_ratios(t1, draw, np.zeros((0, 2), dtype=np.int64))}
     assert draw.log_ratios is not None
@@ -124,7 +124,7 @@ def test_rare_households_have_a_rate_of_their_own_and_a_first_stir_stays_in_the_
 
 def test_in_a_county_swaps_cross_tracts_and_topdown_measures_the_county(t1: Truth) -> None:
     """Fails for: swaps that stay within tracts or block groups in any case, totals and numbers of blocks of the county
-    in place of the tract's, and a level that is not measured, or whose places are in others than their own."""
+    in place of the tract's, and a level that is not measured, or whose places lie in the wrong larger places."""
     group, tract = np.arange(8) // 2, np.arange(8) // 4
     county = Truth(replace(t1.tract, block_group=group, tract=tract))
     errors, first = {}, tract[t1.tract.block]
@@ -155,8 +155,8 @@ def test_in_a_county_swaps_cross_tracts_and_topdown_measures_the_county(t1: Trut
 
 
 def test_topdown_measures_with_the_declared_noise_and_the_same_noise_without_a_person(t1: Truth) -> None:
-    """Told apart from: noise of σ² = 1/2ρ, a tract that is not the root of its own tree, microdata that do not agree
-    with it, and noise that depends on the counts."""
+    """Fails for: noise of σ² = 1/2ρ, a tract that is not the root of its own tree, microdata that contradict it,
+    and noise that depends on the counts."""
     point = TopDown(Fraction(256, 100), measurements=True)
     published = point.draw(t1.tract, KEY).publication
     exact = t1.counts.reshape(8, -1)
@@ -167,7 +167,7 @@ def test_topdown_measures_with_the_declared_noise_and_the_same_noise_without_a_p
     assert min(query.variance for query in published.measured) == pytest.approx(10, rel=0.1), "1/(2.56 · 165/4099 · …)"
     assert published.counts.min() >= 0
     assert published.counts.sum() == pytest.approx(exact.sum(), abs=5)
-    # Invariant populations take no noise away and add none.
+    # Invariant populations neither remove noise nor add any.
     invariant = replace(point, populations=True).draw(t1.tract, KEY).publication
     same = [
         np.array_equal(one.counts, other.counts)
@@ -192,8 +192,8 @@ def test_topdown_measures_with_the_declared_noise_and_the_same_noise_without_a_p
 
 @pytest.mark.prove
 def test_the_dhc_lies_within_the_redistricting_data_of_the_same_draw(t2: Truth) -> None:
-    """Told apart from: adults and minors that are estimated again, a noise of production's other levels, microdata that
-    do not read the measurements, and an attacker who does not."""
+    """Fails for: adults and minors that are estimated again, the noise of production's other levels, microdata
+    that ignore the measurements, and an attacker who ignores them."""
     tract, adult = t2.tract, t2.tract.tier.tables["P3"][:, 0] >= 0
     drawn = [DHC(Fraction(factor), measurements=True).draw(tract, KEY).publication for factor in (1, 10**4)]
     coarse = replace(tract, tier=REDISTRICTING, frame=tract.adult.astype(np.int64))
@@ -245,7 +245,7 @@ def test_the_dhc_lies_within_the_redistricting_data_of_the_same_draw(t2: Truth) 
 
 
 def test_a_cell_key_belongs_to_the_records_of_a_cell(t2: Truth) -> None:
-    """Told apart from: independent changes of each cell, and keys of positions, which a missing person shifts."""
+    """Fails for: independent changes of each cell, and keys of positions, which a missing person shifts."""
     point, tract = PerturbedCounts("made", TABLE), t2.tract
     published, exact = point.draw(tract, KEY).publication.counts, tract.tier.tabulate(t2.counts)
     changes = published - exact
@@ -270,9 +270,9 @@ def test_a_cell_key_belongs_to_the_records_of_a_cell(t2: Truth) -> None:
 
 
 def test_tables_of_the_tract_are_published_beside_those_of_blocks_and_attacked_together() -> None:
-    """Told apart from: swaps that change the tract, noise of a share for each table of the block alone, changes of a
-    cell of the tract that are not those of a block's cell with the same records, an attack on blocks alone, and a world
-    without a person whose tract still has the record."""
+    """Fails for: swaps that change the tract, noise of a share for each table of the block alone, changes of a
+    tract's cell that differ from the changes of a block's cell with the same records, an attack on blocks alone, and a
+    world without a person whose tract still has the record."""
     truth, of_tract = make_truth(WITH_TRACT, 60, 4), WITH_TRACT.of_tract
     assert of_tract is not None
     tract, exact = truth.tract, Exact().draw(truth.tract, KEY).publication
@@ -284,7 +284,7 @@ def test_tables_of_the_tract_are_published_beside_those_of_blocks_and_attacked_t
     assert np.array_equal(swapped.around, exact.around)
     assert noisy.law == LaplaceLaw(1)
     assert np.abs(noisy.around - exact.around)[0].mean() == pytest.approx(1 / np.sinh(1), rel=0.1)
-    # Of a man whose age under 20 no other man of the tract has: his cells of P14 and of PCT12.
+    # For a man under 20 whose age no other man of the tract has: his cells of P14 and of PCT12.
     (single,) = np.nonzero(np.bincount(tract.frame)[:20] == 1)
     assert len(single)
     block = [tract.place[tract.frame == frame][0] for frame in single]
@@ -303,7 +303,7 @@ def test_tables_of_the_tract_are_published_beside_those_of_blocks_and_attacked_t
 
 
 def test_another_process_publishes_the_same(t1: Truth, t2: Truth) -> None:
-    """Fails for: a tier that is another one after it was sent, of whose types no method counts any more."""
+    """Fails for: a tier that changes when it is sent, so that no method counts its types any more."""
     for truth in (t1, t2):
         sent: Truth = pickle.loads(pickle.dumps(truth))
         for point in (NoisyHypercube(Fraction(1)), PerturbedCounts("made", TABLE), Rounded(3)):
@@ -316,7 +316,7 @@ def test_another_process_publishes_the_same(t1: Truth, t2: Truth) -> None:
 
 @pytest.mark.deep
 def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t1: Truth, t2: Truth) -> None:
-    """Told apart from: a table that has the whole ε, and an attack on tables that ignores what they say."""
+    """Fails for: a table that has the whole ε, and an attack on tables that ignores their contents."""
     pairs = np.random.default_rng(1).integers(0, len(t2.tract.household), (300, 2))
     accuracy = []
     for point in (Exact(), NoisyHypercube(Fraction(60)), NoisyHypercube(Fraction(4))):
@@ -338,8 +338,8 @@ def test_more_noise_names_fewer_unique_persons_and_no_ratio_exceeds_the_bound(t1
 
 
 def _require_coverage(truth: Truth, published: Publication) -> None:
-    """Five standard deviations of the exact coverage. Fails for: continuous quantiles, intervals of one side, and those
-    of a hypercube's cells for its sums."""
+    """Five standard deviations of the exact coverage. Fails for: continuous quantiles, one-sided intervals, and
+    intervals of a hypercube's cells used for its sums."""
     measured, law = list(measure_utility(truth, published)), published.law
     assert isinstance(law, LaplaceLaw)
     half, q = find(measured, "cells of a block", "width of 90% intervals") / 2, np.exp(-1 / law.scale)
@@ -350,8 +350,8 @@ def _require_coverage(truth: Truth, published: Publication) -> None:
 
 
 def test_who_knows_all_others_learns_as_much_as_noise_lets_through(t1: Truth, t2: Truth) -> None:
-    """Fails for: a true category that is among the candidates though nobody near has it, a prior that is the truth's,
-    and counts in which the target still is."""
+    """Fails for: a true category among the candidates though no neighbor has it, the truth as the prior, and counts
+    that still include the target."""
     targets = np.arange(40)
 
     def measure(truth: Truth, published: Publication) -> tuple[float, float]:
@@ -432,8 +432,8 @@ def test_files_are_measured_by_their_keys_and_by_whom_they_repeat(t2: Truth) -> 
 
 
 def test_who_is_drawn_from_the_shares_of_the_tract_is_right_by_chance() -> None:
-    """Two blocks, each of one frame and category of its own: half of the records, with or without replacement. In T3,
-    keys are the same if their groups of ages are, as in the agreement of a reconstruction."""
+    """Two blocks, each of one frame and category of its own: half of the records match, with or without replacement. In
+    T3, keys are the same if their age groups are, as in the agreement of a reconstruction."""
     one, nobody, household = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=bool), np.repeat([0, 1], 2000)
     tract = Tract(REDISTRICTING, 2, np.arange(2), one, one, nobody, household, household, household, household)
     with_years = replace(tract, tier=WITH_TRACT, frame=85 + household)
@@ -445,7 +445,7 @@ def test_who_is_drawn_from_the_shares_of_the_tract_is_right_by_chance() -> None:
 
 
 def test_what_follows_a_swap_has_the_ratios_of_the_swap(t1: Truth) -> None:
-    """Told apart from: ratios of the second method's law at the true counts, which it never saw."""
+    """Fails for: ratios of the second method's law at the true counts, which that method never saw."""
     swapped, perturbed = Swapped(HALF, BY_PERSONS), PerturbedCounts("made", TABLE)
     both = Then(swapped, perturbed).draw(t1.tract, KEY)
     alone = swapped.draw(t1.tract, KEY)
@@ -462,8 +462,8 @@ def test_what_follows_a_swap_has_the_ratios_of_the_swap(t1: Truth) -> None:
 
 
 def test_noise_before_a_swap_changes_categories_at_random_and_those_of_one_household_alone(t1: Truth) -> None:
-    """Five standard deviations. Fails for: noise that draws the own category again, that is the same for persons of a
-    household, or that a missing person shifts."""
+    """Five standard deviations. Fails for: noise that draws the record's own category again, is the same for all
+    persons of a household, or shifts if a person is missing."""
     noise, tract = Randomized(Fraction(4, 5)), t1.tract
     changed = noise.change(tract, KEY).tract.category
     moves, persons = (changed - tract.category) % 126, len(tract.category)
@@ -480,8 +480,8 @@ def test_noise_before_a_swap_changes_categories_at_random_and_those_of_one_house
 
 
 def test_coarse_places_are_large_and_who_knows_the_rule_follows_the_moves(t2: Truth) -> None:
-    """Told apart from: an attack that looks for persons where their combination was moved away, a world without the
-    target whose other blocks of the place are missing, and errors of a block as if the place were it."""
+    """Fails for: an attack that looks for persons where their combination was moved away, a world without the
+    target whose other blocks of the place are missing, and errors of a place taken for errors of its block."""
     point, tract = Coarsened(60, 3, by_race=False), t2.tract
     published = point.draw(tract, KEY).publication
     assert published.places is not None
@@ -518,8 +518,8 @@ def test_coarse_places_are_large_and_who_knows_the_rule_follows_the_moves(t2: Tr
 
 
 def test_errors_of_cells_have_their_sign_and_size_at_every_level(t1: Truth) -> None:
-    """Told apart from: a bias of absolute errors, levels whose errors are not those of sums, and errors of all tables
-    in that of one."""
+    """Fails for: a bias of absolute errors, levels whose errors are not those of sums, and one table's error
+    computed over all tables."""
     published = Exact().draw(t1.tract, KEY).publication
     of_p1 = t1.tract.tier.table_of_cell == 0
     changed = replace(published, counts=published.counts + np.where(of_p1, [[3], [-1]] * 4, 0))
@@ -527,7 +527,7 @@ def test_errors_of_cells_have_their_sign_and_size_at_every_level(t1: Truth) -> N
     true = true[true > 0]
     rows = {(row.subset, row.measure): row.value for row in measure_utility(t1, changed)}
     kinds = ("mean error", "mean absolute error", "root mean squared error")
-    # Four blocks of each block group gain 3 in turn with those that lose 1.
+    # In the four blocks of each block group, gains of 3 alternate with losses of 1.
     for level, error in (("block group", 4), ("tract", 8)):
         assert [rows[f"P1 of a {level}, not 0", kind] for kind in kinds] == [error] * 3
         assert [rows[f"P2 of a {level}, not 0", kind] for kind in kinds] == [0] * 3
@@ -562,8 +562,8 @@ def test_errors_of_cells_have_their_sign_and_size_at_every_level(t1: Truth) -> N
 
 def _require_variation_by_size(tract: Tract) -> None:
     """Two blocks of 4 and 6 persons and one of 20, of which the second and the third are published as of another race
-    to a half and to a quarter. Fails for: a mean over blocks instead of persons, and sizes that are the published
-    ones, or the persons' own."""
+    to a half and to a quarter. Fails for: a mean over blocks instead of persons, and sizes as published, or the
+    persons' own."""
     counts = np.zeros((3, 2, 126), dtype=np.int64)
     counts[:, 1, 0] = 4, 6, 20
     truth = Truth(replace(tract, blocks=3, block_group=np.zeros(3, int), tract=np.zeros(3, int)).with_records(counts))
@@ -578,9 +578,9 @@ def _require_variation_by_size(tract: Tract) -> None:
 
 
 def test_intervals_are_made_of_replicates_of_the_published_microdata(t1: Truth) -> None:
-    """First of counts that are known, with intervals from 37 to 55, 38 to 56, 21 to 60 and 49 to 61, then of a draw.
-    Fails for: intervals around the truth, deviations of replicates from it, and replicates that are the same, or are
-    made of the records in place of the microdata."""
+    """First on known counts, with intervals from 37 to 55, 38 to 56, 21 to 60 and 49 to 61, then on a draw. Fails for:
+    intervals around the truth, deviations of replicates from it, and replicates that are all the same or are made from
+    the records instead of the microdata."""
     adults = np.zeros((4, 8, 2, 126), dtype=np.int64)
     adults[:, :, 1, 0] = 50
     adults[:, :4, 1, 0] = np.transpose([(40, 43, 43, 37), (40, 44, 44, 38), (50, 50, 60, 59), (48, 55, 57, 52)])
@@ -609,8 +609,8 @@ def test_intervals_are_made_of_replicates_of_the_published_microdata(t1: Truth) 
 
 
 def make_tract_with_quarters() -> Tract:
-    """Block 0: households of 2 and of 1, and a vacant unit. Block 1: 3 students in college housing. Block 2: somebody
-    alone, and a nursing facility of 2."""
+    """Block 0: households of 2 and of 1, and a vacant unit. Block 1: 3 students in college housing. Block 2: a person
+    living alone, and a nursing facility of 2."""
     household = np.repeat(np.arange(5), [2, 1, 3, 1, 2])
     adult, three = np.ones(9, dtype=np.int64), np.zeros(3, dtype=np.int64)
     block, quarters = np.array([0, 0, 1, 2, 2]), np.array([0, 0, 5, 0, 3])
@@ -620,8 +620,8 @@ def make_tract_with_quarters() -> Tract:
 
 
 def test_group_quarters_and_units_are_counted_beside_the_records() -> None:
-    """Fails for: quarters that are units or whose facilities are counted in place of persons, a unit that leaves with
-    its last person, and students without a unit among those who should have one."""
+    """Fails for: quarters counted as units, or by facilities instead of persons, a unit that leaves with its last
+    person, and students without a unit among those who should have one."""
     tract = make_tract_with_quarters()
     exact = np.zeros((3, 9), dtype=np.int64)
     exact[0, 7:], exact[1, 4], exact[2, [2, 7]] = (2, 1), 3, (2, 1)
@@ -692,8 +692,8 @@ def test_units_have_the_budgets_of_production() -> None:
 
 
 def test_types_of_households_are_empty_that_one_of_two_tables_has_alone() -> None:
-    """Fails for: households that are looked for without persons alone, or the other way round, tenures of PH7 that are
-    not those of PH8, and types that neither table has among those that one could have."""
+    """Fails for: households that are sought without those of one person, or the reverse; tenures of PH7 that differ
+    from PH8's; and types in neither table among the possible types."""
     truth = make_truth_of_types(HOUSEHOLDS)
     published = Exact().draw(truth.tract, KEY).publication
     number = {name: place for place, name in enumerate(HOUSEHOLDS.tables)}
@@ -719,7 +719,7 @@ def test_types_of_households_are_empty_that_one_of_two_tables_has_alone() -> Non
 
 
 def test_rows_of_one_race_are_those_of_races_that_exclude_each_other(t2: Truth) -> None:
-    """Fails for: rows that P12H and P12I are in, of which each person is in two, and rows without persons."""
+    """Fails for: rows that are in P12H and in P12I, so that each person is counted in two, and rows without persons."""
     tract = t2.tract
     ages = np.searchsorted(GROUP_AGES[0], np.array(AGE_STARTS), side="right")
     races: dict[tuple[int, int, int], set[int]] = {}
@@ -736,7 +736,7 @@ def test_rows_of_one_race_are_those_of_races_that_exclude_each_other(t2: Truth) 
 
 @pytest.mark.deep
 def test_the_attackers_file_closes_the_intervals_of_suppressed_counts(t2: Truth) -> None:
-    """Told apart from: primary suppression alone, and intervals that are said to hold whatever a reader knows."""
+    """Fails for: primary suppression alone, and intervals that claim to hold for a reader with any knowledge."""
     point, tier = Suppressed(4, 2), t2.tract.tier
     published, exact = point.draw(t2.tract, KEY).publication.counts, tier.tabulate(t2.counts)
     hidden = published == 2
@@ -754,7 +754,7 @@ def test_the_attackers_file_closes_the_intervals_of_suppressed_counts(t2: Truth)
 
 @pytest.mark.deep
 def test_methods_without_randomness_are_known_by_difference(t1: Truth, t2: Truth) -> None:
-    """Told apart from: an attacker who tries the true category alone, and so always names it."""
+    """Fails for: an attacker who tries only the true category, and so always names it."""
     targets = np.arange(5)
 
     def differ(truth: Truth, point: Point) -> float:
@@ -810,7 +810,7 @@ def find_right(truth: Truth, publication: Publication, attack: Attack = link) ->
     ids=["households", "groups"],
 )
 def test_records_of_tables_of_types_are_linked_less_with_less_budget(tier: Tier, points: Sequence[Point]) -> None:
-    """Told apart from: tables whose detail follows from the records and not from noise, an attack that does not read
+    """Fails for: tables whose detail follows from the records and not from noise, an attack that does not read
     the tables, and a missing record that changes noise."""
     truth = make_truth_of_types(tier, 96, 3) if tier is HOUSEHOLDS else make_truth_of_types(tier)
     exact = Exact().draw(truth.tract, KEY).publication
@@ -820,7 +820,7 @@ def test_records_of_tables_of_types_are_linked_less_with_less_budget(tier: Tier,
     assert right[0] == pytest.approx(right[1], abs=0.03)
     assert right[1] > right[2] > right[3]
     assert right[0] > find_right(truth, swapped)
-    # All sums weighed together are as good as their linear estimate, and better if there is some noise.
+    # Weighing all sums together is as good as their linear estimate, and better if there is some noise.
     programs = [find_right(truth, publication, guess_likeliest) for publication in (exact, *drawn[:2])]
     assert min(programs[:2]) > right[0] - 0.03, "also with hardly any noise"
     assert programs[0] > programs[2] > right[2] + 0.02
@@ -860,7 +860,7 @@ def test_phsafe_measures_with_the_noise_of_the_2020_census_for_states() -> None:
 
 
 def test_children_and_relatives_are_counted_by_the_type_of_their_household() -> None:
-    """Fails for: children of others among own children, persons who are no family among relatives, and households
+    """Fails for: other people's children among own children, persons outside a family among relatives, and households
     with more children than PH3 and PH6 count."""
     kinds = ["married couple with own children", "woman with other relatives", "man with others", "man alone"]
     types = np.array([HOUSEHOLD_TYPES.index(kind) for kind in kinds])
@@ -880,8 +880,8 @@ def test_children_and_relatives_are_counted_by_the_type_of_their_household() -> 
 
 @pytest.mark.prove
 def test_safetab_publishes_each_group_in_the_detail_of_its_first_noisy_total() -> None:
-    """Told apart from: the total beside its parts, totals that suppression leaves out, and an attack that learns
-    nothing from a group that is not published."""
+    """Fails for: the total beside its parts, totals that suppression leaves out, and an attack that learns
+    nothing from an unpublished group."""
     truth = make_truth_of_types(DETAILED_GROUPS, 1000)
     published = SafeTab(Fraction(2000)).draw(truth.tract, KEY).publication
     mask, tier = published.published, DETAILED_GROUPS
@@ -899,7 +899,7 @@ def test_safetab_publishes_each_group_in_the_detail_of_its_first_noisy_total() -
     assert set(np.unique(details)) == {-1, 2, 3}
     assert not totals[details == -1].any()
     assert not published.counts[:, 22:][~mask[:, 22:]].any()
-    # A group that is left out of a block is not among those who are in no other group there.
+    # A group that is left out of a block is not among those of persons who are in no other group there.
     group, counts, left = int(totals[0].argmax()), published.counts.copy(), mask.copy()
     left[0, tier.category_of_cell == group] = False
     counts[0, tier.category_of_cell == group] = 0

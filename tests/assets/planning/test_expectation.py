@@ -140,7 +140,7 @@ def test_memory_grows_beyond_what_was_measured_by_no_more_than_duckdb_takes_unle
 
 
 def test_each_replicate_adds_its_time() -> None:
-    """Told apart from: the time of a release without replicates; and a slope that is fitted to whole jobs."""
+    """Fails for: the time of a release without replicates; and a slope that is fitted to whole jobs."""
     known = {"TopDown": replace(KNOWN, replicate=Slope(3, 1e-5, 0))}
     none, five = (expectation(_redistricting(1000, replicates=n), 10**6, MACHINE, known) for n in (0, 5))
     assert five.seconds - none.seconds == pytest.approx(5 * (3 + none.records / 10**5))
@@ -152,7 +152,7 @@ def test_each_replicate_adds_its_time() -> None:
 
 
 def test_memory_that_no_job_has_shown_is_stated_as_the_least() -> None:
-    """Told apart from: the peak of the largest measured job, or somewhat more, as if a larger one had shown it."""
+    """Fails for: the peak of the largest measured job, or somewhat more, as if a larger one had shown it."""
     known = _expected(MACHINE, 1_000_000).records
     level = replace(KNOWN, memory=((1_000, 1e9), (known, 1e9)))
     for records, says in ((1_000_000, "about 950 MiB"), (1_000_001, "at least 950 MiB"), (10**8, "at least 950 MiB")):
@@ -162,7 +162,7 @@ def test_memory_that_no_job_has_shown_is_stated_as_the_least() -> None:
 
 
 def test_jobs_are_measured_whose_numbers_do_not_grow_as_their_records_do() -> None:
-    """Otherwise no fit could tell what a number adds. Told apart from: the same levels at all sizes."""
+    """Otherwise no fit could tell what a number adds. Fails for: the same levels at all sizes."""
     for kind in MEASURED_NUMBERS:
         per_record = []
         for case in list_cases(kind):
@@ -323,7 +323,7 @@ def test_this_machine_is_known_also_where_its_folders_are_not_made_yet(tmp_path:
 
 
 def test_no_disk_of_this_machine_is_too_small_for_databases_in_a_lake(tmp_path: Path) -> None:
-    """Told apart from: a warning of the disk of STIRRED_HOME, on which no database of a lake lies."""
+    """Fails for: a warning of the disk of STIRRED_HOME, on which no database of a lake lies."""
     of_databases = replace(KNOWN, warehouse=Slope(2.0**60, 0, 0))
     for in_lake in (False, True):
         found = replace(this_machine(tmp_path, tmp_path, in_lake=in_lake), memory=2**60, cores=2)

@@ -94,7 +94,7 @@ def test_what_was_altered_is_found_and_named(published: Deployment[Any], tmp_pat
 def test_a_table_of_a_publication_that_is_gone_fails_and_no_error_of_duckdb_is_shown(
     published: Deployment[Any],
 ) -> None:
-    """Told apart from: a release that is only half made, which passes for one that could not be checked."""
+    """Fails for: a release that is only half made, which passes for one that could not be checked."""
     with published.opened() as connection:
         connection.execute("DROP TABLE noisy_measurements; DROP TABLE product_tenure_by_county")
     record = audited(published)
@@ -148,7 +148,7 @@ def test_what_lies_beside_the_publications_is_named_if_it_does_not_follow_from_t
 
 @pytest.mark.prove
 def test_a_folder_that_cannot_be_read_is_named(published: Deployment[Any]) -> None:
-    """Told apart from: an audit that ends with an error, and one that takes such a folder for no publication."""
+    """Fails for: an audit that ends with an error, and one that takes such a folder for no publication."""
     folder = published.release.published
     (folder / "hidden" / "more").mkdir(parents=True)
 
@@ -172,7 +172,7 @@ def test_a_folder_that_cannot_be_read_is_named(published: Deployment[Any]) -> No
 @deep_cases(1)
 @pytest.mark.parametrize("what", ["a terabyte", "a pipe"])
 def test_what_somebody_put_in_the_place_of_files_is_not_read_to_its_end(published: Deployment[Any], what: str) -> None:
-    """Told apart from: an audit, and a publication, that wait for ever, or take all memory."""
+    """Fails for: an audit, and a publication, that wait for ever, or take all memory."""
     folder = published.release.published
     for path in (folder / "index.html", folder / PUBLIC_KEY):
         if what == "a pipe":
@@ -194,7 +194,7 @@ def test_what_somebody_put_in_the_place_of_files_is_not_read_to_its_end(publishe
 def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_deleted_is_named(
     published: Deployment[Any],
 ) -> None:
-    """Of releases that are declared no longer, too. Told apart from: believing that settled draws have no key."""
+    """Of releases that are declared no longer, too. Fails for: believing that settled draws have no key."""
     context, draws = published.context, ["0" * 64, "1" * 64]
     charged = published.ledger[0].parse_specification()
     for draw_id in draws:
@@ -219,7 +219,7 @@ def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_dele
 
 
 def test_a_publication_that_was_removed_is_missed(published: Deployment[Any]) -> None:
-    """Told apart from an audit that compares no edition any more once a record of one is damaged."""
+    """Fails for an audit that compares no edition any more once a record of one is damaged."""
     shutil.rmtree(published.release.folder)
     record = audited(published)
     assert record["verdict"] == "could not be checked"
@@ -258,7 +258,7 @@ def test_what_the_pages_show_is_compared_with_the_ledger(published: Deployment[A
 
 @pytest.mark.prove
 def test_a_composition_of_a_population_that_is_not_declared_is_compared_too(published: Deployment[Any]) -> None:
-    """Told apart from: a comparison of declared populations alone, or of the schemas that DuckDB lists, without its own
+    """Fails for: a comparison of declared populations alone, or of the schemas that DuckDB lists, without its own
     `main`, beside which a forged composition can lie."""
     published.run("ledger", "composition")
     with published.opened() as connection:

@@ -204,7 +204,7 @@ def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_o
 
 
 def test_rows_of_a_join_are_sorted_even_if_they_seem_to_be_in_order(fill: Fill) -> None:
-    """Told apart from: the order in which they came once. With several threads and row groups, it is another one the
+    """Fails for: the order in which they came once. With several threads and row groups, it is another one the
     next time; whoever writes the public zone can put a view that joins, or one of it, in the place of a table."""
     warehouse = fill("county VARCHAR, tenure INTEGER, count BIGINT", COUNTS)
     name = TENURE.text

@@ -284,7 +284,7 @@ def test_a_publication_is_brought_from_another_disk(target: Path, monkeypatch: p
 def test_no_link_is_followed_where_a_publication_is_brought_from_another_disk(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
 ) -> None:
-    """Told apart from: a copy that overwrites the file that a planted link leads to."""
+    """Fails for: a copy that overwrites the file that a planted link leads to."""
     (elsewhere := tmp_path / "elsewhere").mkdir()
     (elsewhere / "table.csv").write_text("a key")
     rename = Path.rename
@@ -305,7 +305,7 @@ def test_no_link_is_followed_where_a_publication_is_brought_from_another_disk(
 
 @pytest.mark.parametrize("closed", ["editions", "editions/1"])
 def test_editions_that_cannot_be_read_are_not_lost(target: Path, closed: str) -> None:
-    """Told apart from: a walk that passes over such a folder, so that the next publication lacks it."""
+    """Fails for: a walk that passes over such a folder, so that the next publication lacks it."""
     _place(target, FIRST)
     _place(target, OLD, kept_as="1")
     (target / closed).chmod(0)
@@ -432,7 +432,7 @@ def test_a_link_that_is_planted_while_a_publication_is_written_is_not_followed(
 
 
 def test_a_hard_link_opens_nothing(target: Path, tmp_path: Path) -> None:
-    """Told apart from: files that get their modes in place, where somebody can have exchanged the folder since it was
+    """Fails for: files that get their modes in place, where somebody can have exchanged the folder since it was
     verified. A hard link looks like a file, and leads to a file of the deployment on the same disk."""
     (key := tmp_path / "source.csv").write_text("records")
     key.chmod(0o600)
@@ -502,7 +502,7 @@ def test_a_folder_that_is_removed_before_its_lock_is_held_is_made_again(
 
 
 def test_a_publication_that_is_withdrawn_while_others_are_copied_is_left_out(target: Path, tmp_path: Path) -> None:
-    """Told apart from: a copy that fails because a folder that it listed first is gone."""
+    """Fails for: a copy that fails because a folder that it listed first is gone."""
     published, copied = target.parent.parent, tmp_path / "copied"
     withdrawn = published / f"{target.parent.name}_too" / "counties"
     for each in (target, withdrawn):

@@ -170,7 +170,7 @@ def test_gates_speak_of_one_moment_of_the_ledger_and_the_certificate_of_the_last
 
 
 def test_a_run_whose_release_is_withdrawn_meanwhile_shows_that_and_promises_nothing(published: Deployment[Any]) -> None:
-    """Told apart from: a run that shows only what the withdrawal left, an unchanged publication and another launch."""
+    """Fails for: a run that shows only what the withdrawal left, an unchanged publication and another launch."""
     release = published.release
     published.context.ledger.withdraw(release.dataset.name, release.name, "Ann")
     with published.opened() as connection:
@@ -290,7 +290,7 @@ def evaluate(deployment: Deployment[Any], stage: str, name: str) -> dg.AssetChec
 
 
 def test_reports_by_hand_and_wiped_records_hide_no_earlier_state(published: Deployment[Any]) -> None:
-    """Told apart from: a check that ends with a KeyError, compares nothing then, or believes the checksums of anyone
+    """Fails for: a check that ends with a KeyError, compares nothing then, or believes the checksums of anyone
     who can launch."""
     key = published.release.key("publication")
     published.run("publication")
@@ -389,7 +389,7 @@ def test_a_planted_edition_stops_another_publication_of_the_same_draw_too(publis
 def test_files_that_are_exchanged_while_they_are_put_in_place_are_not_published(
     published: Deployment[Any], monkeypatch: pytest.MonkeyPatch, exchanged: str, named: str
 ) -> None:
-    """Whoever can write to the folder of publications. Told apart from: signing what lies there, believing whatever is
+    """Whoever can write to the folder of publications. Fails for: signing what lies there, believing whatever is
     signed, and recording an edition that is not put in place."""
     folder, move = published.release.folder, placement._move
 

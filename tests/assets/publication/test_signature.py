@@ -218,7 +218,7 @@ def test_every_alteration_of_an_earlier_edition_is_found(
 
 
 def test_what_cannot_be_read_is_named(folder: Path, key_file: Path, custody: Custody) -> None:
-    """Told apart from: an error that ends the verification of everything else; and a folder that counts as empty, or
+    """Fails for: an error that ends the verification of everything else; and a folder that counts as empty, or
     as no editions, because it cannot be listed."""
     key = read_public_key(key_file)
 

@@ -66,7 +66,7 @@ def verified(folder: Path, *options: object) -> tuple[int, str]:
 def test_a_certificate_has_the_stamp_of_the_ledgers_head_and_anyone_can_verify_it(
     context: ReleaseContext[Any], authority: Authority, tmp_path: Path
 ) -> None:
-    """Told apart from: a stamp of the release's own entry, one for each publication, and one that nobody compares."""
+    """Fails for: a stamp of the release's own entry, one for each publication, and one that nobody compares."""
     folder = context.release.folder
     assert verified(folder, "--authority", authority.root)[1].endswith("it has no time stamp\n")
     charge_elsewhere(context)
@@ -124,7 +124,7 @@ def find(context: ReleaseContext[Any], **settings: str) -> dict[str, tuple[str, 
 def test_the_audit_finds_a_ledger_that_was_set_back_with_its_anchor(
     left: str, context: ReleaseContext[Any], made: Deployment[Any]
 ) -> None:
-    """Told apart from: an audit that asks whether the ledger has the publication's own entry, which it still has."""
+    """Fails for: an audit that asks whether the ledger has the publication's own entry, which it still has."""
     assert "time_stamps" not in find(context), "there is none yet"
     kept = made.root.parent / "kept"
     charge_elsewhere(context)

@@ -113,7 +113,7 @@ def test_the_ledger_says_who_withdrew_what_and_every_charge_stays(ledger: Ledger
 
 @pytest.mark.prove
 def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp_path: Path) -> None:
-    """As after a kill: the ledger's entry is there, and some of the rest. Told apart from a program that leaves what a
+    """As after a kill: the ledger's entry is there, and some of the rest. Fails for a program that leaves what a
     killed removal of a retabulation left, which is charged nothing."""
     half = tmp_path / "published" / "village" / ".places.arriving"
     half.mkdir()
@@ -135,7 +135,7 @@ def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp
 def test_a_withdrawal_whose_compaction_failed_is_completed_although_nothing_was_charged(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: refusing a name of which only bytes in a database are left, or were left by a run meanwhile."""
+    """Fails for: refusing a name of which only bytes in a database are left, or were left by a run meanwhile."""
     warehouse, compact = ledger.warehouse, Warehouse.compact
 
     def write() -> None:

@@ -75,7 +75,7 @@ def read_table(folder: Path, name: str) -> dict[tuple[str, str], dict[str, Any]]
 def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(
     town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from an audit that compares editions with the ledger alone, which has no entry for a retabulation:
+    """Fails for an audit that compares editions with the ledger alone, which has no entry for a retabulation:
     neither one that is removed nor the signed files of an earlier publication of it would be named."""
     before, source = town.ledger, town.published()
     town.run_assets(*keys(*STAGES))
@@ -158,7 +158,7 @@ def find_unlike_editions(deployment: Deployment[Any]) -> list[str]:
 def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_again(
     town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from a program that reads whatever files lie there: the altered file is well-formed. Told apart from
+    """Fails for a program that reads whatever files lie there: the altered file is well-formed. Told apart from
     one that verifies files, and reads what somebody put there since."""
     path = town.release.folder / "persons.parquet"
     original = path.read_bytes()
@@ -208,7 +208,7 @@ def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_agai
 def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks_like_one(
     town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from a program that drops the tables of whatever release has the certificate of a retabulation, be it
+    """Fails for a program that drops the tables of whatever release has the certificate of a retabulation, be it
     signed for another release or dataset, which whoever can write to the published folder can put there; from one that
     leaves a retabulation that a run was publishing for the first time; and from one that, killed, leaves its tables for
     ever."""
@@ -250,7 +250,7 @@ def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks
 
 @pytest.mark.prove
 def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any]) -> None:
-    """Told apart from: districts without the blocks whose zeros a spreadsheet took, which nobody would notice."""
+    """Fails for: districts without the blocks whose zeros a spreadsheet took, which nobody would notice."""
     block = sorted(read_blocks(town))[0]
     for text, rule in (
         ('BLOCK20,district\n{0},a\u202eb\n{0},"a\nb"\n{0}\n', "3 of 3 lines do not have two codes"),
@@ -291,7 +291,7 @@ def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any]) ->
     ],
 )
 def test_what_cannot_be_counted_is_refused_at_once(tmp_path: Path, changes: dict[str, Any], rule: str) -> None:
-    """Told apart from: a file of records that is compared by its name, and whose columns would be published."""
+    """Fails for: a file of records that is compared by its name, and whose columns would be published."""
     part = {"source": "PLACEFP", "type": "string", "merge": {"a": ["99999"]}, "everything_else": "b"}
     recode = Column.model_validate(part | {"role": "geography", "depends_on_persons": True})
     deployment = deploy_town(tmp_path / "town", dataset={"recoded_units": {"PART": recode}})

@@ -239,7 +239,7 @@ def test_groups_of_other_thresholds_are_not_charged(made: Deployment[Any]) -> No
 
 @pytest.mark.prove
 def test_households_need_the_publication_of_persons_as_it_was_signed(made: Deployment[Any]) -> None:
-    """Told apart from a program that verifies the files, and reads what somebody put there since."""
+    """Fails for a program that verifies the files, and reads what somebody put there since."""
     folder = release_of_persons(made).folder
     file = folder / "t1.parquet"
     kept, verify = file.read_bytes(), asset.publication_problems

@@ -1,4 +1,4 @@
-"""A whole release by suppression: published cells are exact, and every gate finds what it names."""
+"""A whole release by suppression: published cells are exact, and every gate finds the fault it names."""
 
 import csv
 from contextlib import nullcontext
@@ -49,7 +49,8 @@ def test_published_counts_are_exact_and_small_ones_are_not_there(deployment: Dep
     ],
 )
 def test_every_gate_finds_what_it_names(deployment: Deployment, alteration: str, gates: set[str]) -> None:  # type: ignore[type-arg]
-    """The last one publishes a cell of a pattern that protects each other, as secondary suppression left out would."""
+    """The last alteration publishes a cell of a pattern whose cells protect each other, as if secondary suppression
+    were missing."""
     executes(alteration)(deployment)
     assert gates <= set(failing(deployment))
 
@@ -128,8 +129,8 @@ def test_its_tables_count_one_kind_of_records_and_are_not_too_large(tmp_path: Pa
 
 
 def test_the_number_of_all_records_is_a_table_of_one_category(tmp_path: Path) -> None:
-    """Beside tables of the column that it is recoded from. A rule that looks at columns alone asks for one table with
-    both, as of two columns that tell each other."""
+    """Beside tables of the column from which it is recoded. A rule that looks at columns alone asks for one table with
+    both, as for two columns that determine each other."""
     units = {"path": str(tmp_path / "units.csv")}
     for categories, is_refused in (({"all": ["own", "rent"]}, False), ({"one": ["own"], "other": ["rent"]}, True)):
         columns = UNITS | {"kind": {"source": "tenure", "type": "string", "merge": categories}}

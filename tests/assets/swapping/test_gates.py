@@ -500,7 +500,7 @@ def test_a_swap_rate_changed_afterwards_is_not_the_one_charged(escrowed: Deploym
 
 
 def test_the_label_of_a_draw_has_no_further_column(escrowed: Deployment, tmp_path: Path) -> None:
-    """Told apart from: the label's value compared, and whatever a column beside it carries left alone."""
+    """Fails for: the label's value compared, and whatever a column beside it carries left alone."""
     deployment = taken_on(escrowed, tmp_path)
     with deployment.opened() as connection:
         connection.execute("ALTER TABLE draw ADD COLUMN more BIGINT")
@@ -510,7 +510,7 @@ def test_the_label_of_a_draw_has_no_further_column(escrowed: Deployment, tmp_pat
 
 
 def test_a_value_outside_its_domain_is_found_in_either_margin(escrowed: Deployment, tmp_path: Path) -> None:
-    """Told apart from: a gate that reads the domains of one margin alone, or that finds what was not altered."""
+    """Fails for: a gate that reads the domains of one margin alone, or that finds what was not altered."""
     deployment = taken_on(escrowed, tmp_path)
     (gate,) = (gate for gate in all_gates(deployment.context.method) if gate.name == "values_in_domain")
     assert gate.evaluate(deployment.context) == []

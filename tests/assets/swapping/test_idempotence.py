@@ -291,7 +291,7 @@ def test_no_ephemeral_key_exists_once_the_draw_is_settled(ephemeral: Published) 
 def test_the_key_that_a_killed_process_left_goes_with_the_next_charge_or_draw_whatever_changed(
     ephemeral: Published, stages: Sequence[str], changes: Any, tmp_path: Path
 ) -> None:
-    """It was killed after the settlement. Told apart from: a stage that forgets only the key of its own draw."""
+    """It was killed after the settlement. Fails for: a stage that forgets only the key of its own draw."""
     again = ephemeral.taken_on(tmp_path, **changes)
     custody, (reserved, _) = again.context.custody, ephemeral.ledger
     custody.commit(reserved.draw_id, CustodyMode.EPHEMERAL)
