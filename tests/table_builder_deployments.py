@@ -59,12 +59,12 @@ def hypercube_deployment(
     """A deployment of the small dataset with persons and its files, before any run.
 
     Args:
-        root: a new or empty folder, or one with the files of another such deployment, which is then continued.
+        root: a new or empty folder, or the folder of an earlier such deployment, which then continues.
         cubes: the declared hypercubes. By default `TENURE`.
         units, persons: the records, if not the usual ones.
         dataset: changes to the dataset's declaration.
         tested: the number of the release under test; after a hypercube come its quantiles and moments.
-        changes: what differs in the release's declaration.
+        changes: the changed fields of the release's declaration.
     """
     root.mkdir(exist_ok=True)
     rows = units if units is not None else households()

@@ -29,7 +29,7 @@ def forgotten_too(x): return x + 3
 
 
 def run_kernels(cache: Path, *arguments: str) -> list[str]:
-    """What a separate process prints, with its cache in this folder."""
+    """The output of a separate process that has its cache in this folder."""
     command = [sys.executable, "-m", "tests.kernels", *arguments]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
     process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -66,7 +66,8 @@ def test_the_set_up_keeps_within_its_arrays(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.prove
 def test_after_the_set_up_no_release_compiles_anything(cache: Path, lacking: list[str], tmp_path: Path) -> None:
-    """The process that runs the release reports what it compiles. What its workers compiled would be in the cache."""
+    """The process that runs the release reports its compilations. Functions compiled by its workers would be in the
+    cache."""
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}
     assert before
     assert run_kernels(cache, "releases", str(tmp_path)) == []

@@ -33,7 +33,7 @@ MATHEMATICS = {
     *("cryptography", "highspy", "numba", "numpy"),
     "mechanisms",
 }
-"""What mechanisms may import. Nothing in it can open a file or a connection or read a clock, except the names below."""
+"""The imports that mechanisms may use. None can open a file or a connection or read a clock, except the names below."""
 REACHES_OUT = {"load", "loadtxt", "genfromtxt", "fromfile", "memmap", "save", "savez", "savetxt", "tofile", "random"}
 SQL = re.compile(
     r"\b(SELECT|INSERT\s+INTO|DELETE\s+FROM|UPDATE\s+\w+\s+SET|CREATE|DROP|ALTER|ATTACH|COPY|PRAGMA|WITH\s+\w+\s+AS)\s"
@@ -59,8 +59,8 @@ LISTS_MECHANISMS = {
     Path(name)
     for name in ("mechanisms/compilation.py", "stirred/__init__.py", "orchestration/components/laboratory.py")
 }
-"""The modules that name mechanisms: what the set-up compiles, the public package, and the laboratory, which compares
-them."""
+"""The modules that name mechanisms: the set-up, which compiles them, the public package, and the laboratory, which
+compares them."""
 
 OF_MECHANISM = {
     Path(name): {"topdown"}
@@ -83,11 +83,12 @@ READS_ENVIRONMENT = {
         "stirred/deployment.py",
     )
 }
-"""The modules that read variables. `test_quoted_by_nobody` has the variables, and what may be shown of each."""
+"""The modules that read variables. `test_quoted_by_nobody` lists the variables and the parts of each that may be
+shown."""
 
 OF_KEYS = {"resources.custody", "resources.keyfiles"}
 NEED_KEYS = {"Ledger", "Custody", "Anchor", "unseal", "deployment_resources", "public_key"}
-"""Modules of keys, and what cannot do without them."""
+"""Modules of keys, and the names whose users need these modules."""
 
 Rule = Callable[[Path, ast.Module], Iterator[str]]
 
@@ -198,7 +199,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def inline_statements(tree: ast.Module) -> Iterator[ast.Call]:
-    """The calls of `SQL`, under whatever name it is imported."""
+    """The calls of `SQL`, also where it is imported under another name."""
     names = {"SQL"}
     for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "resources.statements":
@@ -211,7 +212,7 @@ def inline_statements(tree: ast.Module) -> Iterator[ast.Call]:
 
 
 def sql_in_python_is_a_literal_of_one_line(path: Path, tree: ast.Module) -> Iterator[str]:
-    """`SQL` is called with a name and a text, each written as one literal: nothing is put into it, and it is short."""
+    """`SQL` is called with a name and a short text, each written as one literal without insertions."""
     for call in inline_statements(tree):
         literal = len(call.args) == 2 and not call.keywords and all(map(_is_text, call.args))
         lines = [(node.lineno, node.end_lineno) for node in call.args]
@@ -428,7 +429,7 @@ def test_a_module_that_breaks_the_rule_is_found(rule: Rule, module: str, text: s
 
 @pytest.mark.deep
 def test_only_one_module_of_the_tests_imports_a_private_part() -> None:
-    """That module explains what it imports and why; `test_whole_repository` tests that the import does its job."""
+    """That module lists and explains its imports; `test_whole_repository` tests that the import works as used."""
     importing = {
         path for path in modules(ROOT, ["tests"]) if any(PRIVATE.search(name) for name in imported(parsed(ROOT / path)))
     }

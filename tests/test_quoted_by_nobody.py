@@ -1,8 +1,8 @@
 """No error, log or page quotes a secret: a key, a password, the value of a variable, or a confidential value.
 
-Every variable that the project reads has a canary planted in it, and so has every file with a secret. What fails is
-collected as Dagster and a terminal would show it, with its whole chain of errors, and searched for every form of the
-canaries. `tests/faults/canaries.py` plants them in records, and searches what whole runs leave behind.
+The tests plant a canary in every variable that the project reads and in every file with a secret. They collect each
+failure as Dagster and a terminal would show it, with its whole chain of errors, and search it for every form of the
+canaries. `tests/faults/canaries.py` plants canaries in records and searches the files and logs of whole runs.
 """
 
 import base64
@@ -81,7 +81,7 @@ SECRET = (
     "CEF_FOLDER",
     "DATABASE_PASSWORD",
 )
-"""Variables whose values nothing may ever show; the last one stands for all that the project does not know."""
+"""Variables whose values must never be shown. The last one stands for all variables unknown to the project."""
 
 REFUSED_UNQUOTED = {
     "STIRRED_PUBLISHED_URL": read_published_address,
@@ -128,7 +128,7 @@ _FOLDERS = ("orchestration", "assets", "resources", "mechanisms", "sql", "deploy
 
 @pytest.mark.deep
 def test_every_variable_that_is_named_anywhere_has_been_thought_of() -> None:
-    """Told apart from: a new variable that nobody planted a canary in."""
+    """Wrong program: reads a new variable without a canary in this test."""
     files = [ROOT / name for name in ("Makefile", "dagster.yaml", "workspace.yaml", "README.md", "CONTRIBUTING.md")]
     files += [path for folder in _FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     texts = [path.read_text("utf-8", "replace") for path in files if path.suffix not in (".png", ".pyc", ".parquet")]
@@ -234,7 +234,7 @@ def test_a_malformed_master_key_is_not_quoted(wrong: str, tmp_path: Path, monkey
     assert not found("\n".join([*said, repr(custody), str(custody)]), key[:24], text)
 
 
-# What libraries and servers say -------------------------------------------------------------------------------
+# Messages of libraries and servers ----------------------------------------------------------------------------
 
 
 def test_of_an_error_that_nobody_expected_only_the_kind_and_the_trace_are_shown(planted: Mapping[str, str]) -> None:
@@ -257,8 +257,8 @@ def test_of_an_error_that_nobody_expected_only_the_kind_and_the_trace_are_shown(
 
 
 def test_an_error_of_dagsters_database_shows_no_statement(planted: Mapping[str, str]) -> None:
-    """Told apart from: SQLAlchemy's own message, which quotes the statement and what Dagster was to store; and that of
-    PostgreSQL, which quotes them below its first line."""
+    """Wrong programs: show SQLAlchemy's own message, which quotes the statement and the values that Dagster was
+    storing; or PostgreSQL's message, which quotes them below its first line."""
     quoting = f"no event\nLINE 1: INSERT INTO event_logs\nDETAIL:  Failing row contains ({planted['PGPASSWORD']})."
     refusal = f"CREATE TRIGGER t BEFORE INSERT ON event_logs BEGIN SELECT RAISE(ABORT, '{quoting}'); END"
     insertion = text("INSERT INTO event_logs VALUES (:event)")
@@ -287,7 +287,7 @@ def refused(planted: Mapping[str, str]) -> Any:
     try:
         fault(planted)
     except ValueError:
-        raise RefusedError("our own sentence")  # noqa: B904 - what led to it stays in the chain
+        raise RefusedError("our own sentence")  # noqa: B904 - its cause stays in the chain
 
 
 @pytest.mark.parametrize("failing", [fault, refused])
@@ -354,8 +354,8 @@ def test_gates_and_jobs_and_sensors_record_no_message_of_a_library(
 
 
 def test_the_configuration_of_a_run_shows_no_variable(planted: Mapping[str, str], tmp_path: Path) -> None:
-    """Told apart from: Dagster, which gives the value in place of `{env: NAME}`. "... is not the name of a release" and
-    the ledger's name of a person showed it to whoever may launch."""
+    """Wrong program: Dagster alone, which replaces `{env: NAME}` with the value. "... is not the name of a release" and
+    the ledger's name of a person showed the value to every user who may launch."""
     here = small_deployment(tmp_path)
     resources = {"ledger": dg.ResourceDefinition(lambda _: here.context.ledger)}
     withdrawal = dg.Definitions(jobs=[withdraw_job(tmp_path)], resources=resources).resolve_job_def("withdraw")
@@ -491,7 +491,7 @@ def test_no_template_in_a_declaration_shows_a_variable(
     ],
 )
 def test_a_declaration_runs_no_code_of_others(declared: str, tmp_path: Path) -> None:
-    """Told apart from: Dagster, which imports what a type names. The declarations of whoever may edit them would read
+    """Wrong program: Dagster alone, which imports the module that a type names. Every editor of declarations could read
     every variable."""
     with create_defs_folder_sandbox() as sandbox:
         (sandbox.defs_folder_path / "one").mkdir()
@@ -507,7 +507,7 @@ def test_the_storage_of_dagster_declares_nothing(tmp_path: Path, monkeypatch: py
     """Told apart from: Dagster, which loads components from its storage too, and imports the module that each names.
     With write access to the storage and to the publications, which can be imported in a checkout, an outsider had the
     code location read the master key."""
-    # As in a code location that starts. A run in this process before leaves what it had pinned.
+    # As in a code location that starts: an earlier run in this process leaves its pinned context behind.
     monkeypatch.setattr("dagster._core.definitions.definitions_load_context.DefinitionsLoadContext._instance", None)
     component_tree().find_root_decl()
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:

@@ -1,4 +1,4 @@
-"""The only private part of Dagster that tests use exists and does what they use it for."""
+"""The only private part of Dagster that tests use exists and works as they use it."""
 
 from importlib import import_module
 

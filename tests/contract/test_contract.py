@@ -1,4 +1,4 @@
-"""What every kind of release must do, whatever its mechanism."""
+"""Requirements of every kind of release, whatever its mechanism."""
 
 import json
 import re
@@ -318,7 +318,7 @@ def test_every_estimate_has_its_errors_and_the_method_of_its_interval(published:
         if not stated[each["path"]]:
             continue
         assert each["interval"]["confidence"] == 0.9
-        # A standard error may be empty, so the certificate says nothing of it.
+        # A standard error may be empty, so the certificate does not mention it.
         first, *others = each["interval"]["method"]
         assert f"each estimate has a 90% interval: {first.lower()}{''.join(others)}" in page
         rows = pq.read_table(folder / f"{each['name'].removesuffix('-parquet')}.parquet").to_pylist()
@@ -330,7 +330,8 @@ def test_every_estimate_has_its_errors_and_the_method_of_its_interval(published:
 
 
 def test_the_catalog_has_every_publication_with_its_loss_and_links_to_its_files(published: Deployment[Any]) -> None:
-    """In a folder as in object storage, where the address of a folder leads nowhere; no script, nothing from afar."""
+    """The links work in object storage too, where a folder's address leads nowhere. The page has no script and loads no
+    other page."""
     page = (published.root / "published" / "index.html").read_text()
     for folder in published.root.glob("published/*/*/"):
         certificate = json.loads((folder / "certificate.json").read_text())
@@ -459,9 +460,10 @@ def test_the_gates_of_a_stage_are_one_step_and_each_can_be_launched_alone(publis
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(kind: Kind, tmp_path: Path) -> None:
-    """He runs the deployment himself, up to the charge, on each guess and under a key of his own.
+    """The attacker runs the deployment up to the charge on each guess, with a different key.
 
-    What his runs and the true one share must be the same for all guesses. Given the custody, he tells them apart.
+    The hashes shared by these runs and the true run must be the same for all guesses. With the custody, the attacker
+    can tell the guesses apart.
     """
     victim = on_disk(kind.build(tmp_path / "victim", guess=1))
     run(victim)
@@ -617,7 +619,7 @@ def with_units(root: Path, columns: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.prove
 def test_another_domain_is_another_draw(tmp_path: Path) -> None:
-    """Even if nobody has the values that differ: the same draw id would say so."""
+    """This holds even if no record has the values that differ, because equal draw ids would show it."""
     one = laplace(tmp_path)
     run(one)
     sizes = {"type": "integer", "values": [1, 2, 3, 4, 5]}

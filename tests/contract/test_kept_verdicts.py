@@ -1,7 +1,7 @@
-"""A kept verdict stands only for what its gate looked at: for each kind of release that keeps verdicts.
+"""A kept verdict is valid only for the data its gate read: for each kind of release that keeps verdicts.
 
-Each test evaluates all gates of a published release, however quick they are, and keeps their verdicts. Then it changes
-something, and finds out which gates are asked again.
+Each test evaluates all gates of a published release, however quick they are, and keeps their verdicts. Then it makes a
+change and observes which gates run again.
 """
 
 import json
@@ -93,13 +93,13 @@ def record_of(deployment: Deployment[Any]) -> Path:
 
 
 def reads_of(deployment: Deployment[Any]) -> dict[str, list[list[str]]]:
-    """By gate that is not asked again, what its verdict rests on."""
+    """The data that each kept verdict depends on, by gate."""
     record = json.loads(record_of(deployment).read_bytes())
     return {name: each["reads"] for name, each in record.items() if each["reads"]}
 
 
 def asked(deployment: Deployment[Any], verdicts: Verdicts | None = None, *, anew: bool = False) -> set[str]:
-    """The gates that are asked, with the release's verdicts, with others, or with none, as an audit does."""
+    """The gates that run, with the release's verdicts, with others, or with none, as in an audit."""
     found: list[str] = []
     with deployment.context.snapshot() as held:
         kept = None if anew else verdicts or find_verdicts(held.method, held.custody)
@@ -117,7 +117,7 @@ def all_of(deployment: Deployment[Any]) -> set[str]:
 
 @pytest.mark.parametrize("build", [*(kind.build for kind in KINDS.values()), after_swap_deployment])
 def test_every_release_is_described_or_keeps_no_verdicts(tmp_path: Path, build: Build) -> None:
-    """Wrong program: fails at what it cannot describe, so that no check and no publication of the release can run."""
+    """Wrong program: fails at data it cannot describe, so that no check and no publication of the release can run."""
     context = build(tmp_path / "release").context
     find_verdicts(context.method, context.custody)
 
@@ -200,7 +200,7 @@ def test_a_gate_with_a_verdict_finds_what_it_finds_when_it_is_asked_anew(
     executes(statements[zone], zone=zone)(restored)
     found = outcomes(restored, anew=True)
     assert any(found.values())
-    # Their own verdicts are on the draw and on what the ledger settled, and other gates compare both with the tables.
+    # Their own verdicts are about the draw and the ledger's settlement; other gates compare both with the tables.
     by_draw = {"replay", "noise_as_declared"}
     with_verdicts = outcomes(restored, anew=False)
     assert {name: with_verdicts[name] for name in found.keys() - by_draw} == {

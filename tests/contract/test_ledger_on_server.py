@@ -55,7 +55,7 @@ def published(deployment: Deployment[Any]) -> Deployment[Any]:
 def test_a_release_on_a_server_has_the_draw_and_the_data_of_one_on_files(
     database: Database, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only what has the time of the charge in it, or its hash, is another: certificate, signature and checksums."""
+    """Only files with the time of the charge or its hash differ: certificate, signature and checksums."""
     in_file = published(kind.build(tmp_path / "file"))
     on_server(monkeypatch)
     made = kind.build(tmp_path / "server")

@@ -66,7 +66,7 @@ def test_a_release_is_the_same_on_files_and_in_a_lake(
 
 
 def whatever_the_run(deployment: Deployment[Any]) -> dict[str, bytes]:
-    """The published files without what follows from the id of Dagster's run, which the ledger's entry holds."""
+    """The published files without values that depend on the id of Dagster's run, which is in the ledger's entry."""
     files = deployment.published()
     assert len([name for name in files if name.endswith((".csv", ".parquet"))]) >= 2
     kept = {name: content for name, content in files.items() if not name.startswith(("SHA256SUMS", "certificate.html"))}

@@ -35,14 +35,14 @@ from tests.faults.releases import RELEASES, die_with_parent, from_charge, prepar
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Either interrupts the command. Dagster has the one do what the other does."""
+"""Both interrupt the command: Dagster makes one act like the other."""
 
 _WITHOUT_CHARGE = ("steps", "moments", "writes", "full_disk", "attacked", "cluster")
 """The sections that a release without a charge of its own has cases in."""
 
 Case = tuple[str, str, Callable[[], tuple[bool | str, list[str]]]]
-"""The release, what happens to it, and a function that does it: whether the fault took effect, or the words of what it
-was, and what was wrong."""
+"""The release, a description of its fault, and a function that causes the fault. The function returns whether the fault
+took effect, or a description of it, and the failures."""
 
 
 def steps(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -138,9 +138,9 @@ def altered_files(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def attacked(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """In 2,400 tries from fixed seeds over all releases, whoever has no key alters a value of the public zone and adds
-    what a DuckDB file can carry, exchanges the zone's file, or alters published files and folders. In further ones,
-    each kind of alteration is made to each release."""
+    """In 2,400 tries from fixed seeds over all releases, an attacker without a key alters a value of the public zone
+    and adds other objects of a DuckDB file, exchanges the zone's file, or alters published files and folders. In
+    further tries, the attacker makes each kind of alteration to each release."""
     chosen = _escrowed(names)
     drawn = [(f"attack {seed}", seed, "") for seed in range(-(-2400 // len(chosen)))]
     of_kinds = [(f"an attack with {kind}", number, kind) for number, kind in enumerate(attacks.KINDS)]
@@ -152,7 +152,7 @@ def attacked(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def attacked_lakes(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """In 510 tries from fixed seeds over all releases, whoever has no key alters a public zone in a lake: by
+    """In 510 tries from fixed seeds over all releases, an attacker without a key alters a public zone in a lake: by
     statements, in the catalog, in the data files, or back to an earlier state."""
     chosen = _escrowed(names)
     return [
@@ -273,10 +273,12 @@ def pair(cases: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
 
 
 def choose(section: str, cases: Sequence[tuple[Any, ...]], sample: int | None) -> list[tuple[Any, ...]]:
-    """All cases, or some of each release, in a random order that is the same each time, in which kinds of faults take
-    turns: what is tried before an interruption is a sample of all. Cases of the same words are numbered.
+    """All cases, or a sample for each release, in a random but reproducible order that alternates between kinds of
+    faults, so that an interrupted command has tried a sample of all. Cases with the same description are numbered.
 
-    In a cluster, all cases or some of each step, in their order, in which kinds of faults take turns too."""
+    In a cluster, all cases or a sample for each step, in the order of the steps, also alternating between kinds of
+    faults.
+    """
     seen, taken = Counter[tuple[str, str]](), Counter[str]()
     if section == "cluster":
         return [case for case in cases if _count(seen, (case[0], case[-1])) <= (sample or len(cases))]

@@ -177,7 +177,7 @@ class Ended:
 
     Attributes:
         status: its exit status, or minus the signal that ended it.
-        answer: what its work returned, or None.
+        answer: the return value of its work, or None.
         error: the type and message of the exception that ended its work, with all causes; empty without an exception.
         process: its id.
     """

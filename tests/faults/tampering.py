@@ -82,7 +82,7 @@ class Alteration:
     Attributes:
         database, schema, table: where.
         what: "value", "swap", "delete" or "repeat"; "type" if a column becomes one of texts; "view" or "computed" if
-            the table becomes an object that could show other values than it stores.
+            the table becomes an object that could show values other than the stored ones.
         column: the column whose value is altered, or whose values in two rows are exchanged; empty for whole rows.
         relabelled: whether every stored hash of a table's content that needs no key is made to fit afterwards.
         again: whether the whole job is run again afterwards. A stage writes a table as a whole, so of all columns of a

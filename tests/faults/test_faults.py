@@ -1,4 +1,4 @@
-"""What the harness takes for lost or wrong. `make faults` tries the faults and writes the figures of
+"""The failures that the harness must recognize. `make faults` tries the faults and writes the figures of
 docs/explanation/reliability.md."""
 
 import json
