@@ -1,4 +1,4 @@
-"""Accuracy is what it says, compared with the truth place by place, and shown for synthetic data only."""
+"""Accuracy has its documented meaning, compared with the truth place by place, and is shown for synthetic data only."""
 
 import re
 import struct
@@ -191,8 +191,8 @@ def test_a_missing_measurement_is_said(tmp_path: Path, lacking: str) -> None:
 
 @pytest.mark.prove
 def test_answers_of_another_number_or_type_are_refused(tmp_path: Path) -> None:
-    """Told apart from: answers cut by the sizes that queries have, as many of them as there should be; the type of what
-    a statement makes of what is stored."""
+    """Wrong programs: cut the stored answers by the queries' sizes, which the right total passes; or check the type of
+    a statement's result instead of the stored column."""
     made, _, _ = filled(tmp_path)
     table, wrong = made.release.public("noisy_measurements"), "an answer for every cell"
     longer = "CASE number WHEN 2 THEN unpacked(answers) || [0] WHEN 3 THEN unpacked(answers)[2:] END"
@@ -243,7 +243,8 @@ def test_answers_that_forged_statistics_let_through_are_refused(
 
 
 def test_answers_that_a_view_joins_are_those_of_their_rows(tmp_path: Path) -> None:
-    """Which come as threads make them. Told apart from: answers that are those of whatever rows were read before."""
+    """The threads return a join's rows in any order. Wrong program: gives a row the answers of the rows read before
+    it."""
     made, _, _ = filled(tmp_path)
     before = measured(made)
     table, kept = made.release.public("noisy_measurements"), made.release.public("kept")
@@ -308,7 +309,7 @@ def test_the_picture_is_a_png_of_the_deployments_width_and_the_same_for_the_same
     assert len({picture, *(accuracy_by_level(LEVELS, other) for other in others)}) == 1 + len(others)
 
 
-# Other tests' temporary folders may be collected meanwhile, which says nothing of the drawing.
+# Other tests' temporary folders may be collected meanwhile; their warnings are unrelated to the drawing.
 @pytest.mark.filterwarnings("error", "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("values", [[0.0, 0.0, 0.0], [None, None, None], [1e-9, 1.0, 1e12]])
 def test_figures_of_any_size_can_be_drawn(values: list[float | None]) -> None:

@@ -1,4 +1,4 @@
-"""Published noisy measurements as anybody may have altered them: everything is in its own place, or is refused."""
+"""Published noisy measurements after any alteration: every answer is in its own place, or the file is refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -116,8 +116,8 @@ def exchange(rows: Rows) -> None:
     ],
 )
 def test_altered_measurements_are_refused(tmp_path: Path, change: Callable[[Path], None], message: str) -> None:
-    """Wrong programs: lists cut anew, so that answers move between places; numbers or codes that nobody compares; an
-    invariant that is left out, and held as 0; errors of Python."""
+    """Wrong programs: cut lists again, so that answers move between places; compare no numbers or codes; take a missing
+    invariant for 0; raise Python's own errors."""
     write(tmp_path)
     blocks = read_published(tmp_path)["persons"].measurements["Block"]
     assert [each.answers.mean(axis=1).tolist() for each in blocks] == [[0, 1], [0, 1]]
@@ -127,7 +127,7 @@ def test_altered_measurements_are_refused(tmp_path: Path, change: Callable[[Path
 
 
 def test_a_key_verifies_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong programs: the Bureau's files, which nobody signed, told as verified; files exchanged after they were."""
+    """Wrong programs: report the Bureau's unsigned files as verified; miss files exchanged after the verification."""
     key = tmp_path / "key.pem"
     public = Ed25519PrivateKey.generate().public_key()
     key.write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))

@@ -1,9 +1,9 @@
 """An attacker of a redistricting release who knows all records but one, and no custody key, learns nothing of that one.
 
-The histograms are confidential, and a keyed version of them names the draw. The attacker searches whatever the
+The histograms are confidential, and a keyed version of them names the draw. The attacker searches everything that the
 deployment shows for a hash that he can compute from a guessed record. Then he runs the deployment himself, under a key
-of his own. Given the custody's key, he finds the record both times, so that the search means something. What
-deployments of other records with the same invariants show before the draw is compared word by word.
+of his own. Given the custody's key, he finds the record both times, so the search is meaningful. The outputs before the
+draw of deployments with other records and the same invariants are compared word by word.
 """
 
 import json
@@ -53,7 +53,7 @@ from tests.topdown_deployments import (
 TopDownDeployment = Deployment[TopDownRelease]
 
 RACES = ("01", "02")
-"""What the unknown person, a householder who lives alone, may have said."""
+"""Possible answers of the unknown person, a householder who lives alone."""
 
 TRUTH = 1
 DECLARED = TWO_LEVELS | {"products": ["P1", "P5", "H1", "persons", "units", "noisy_measurements", "population"]}
@@ -198,7 +198,8 @@ def test_in_a_deployment_that_forgot_a_key_the_attacker_finds_the_record(
 def test_what_names_the_histograms_and_the_draw_is_shown_and_differs(
     deployment: TopDownDeployment, shown: set[str]
 ) -> None:
-    """Or the search would mean nothing. The commitment is the SHA-256 of a key that nobody has."""
+    """Otherwise the search would be meaningless. The commitment is the SHA-256 of a key that the attacker does not
+    have."""
     entry, versions = deployment.ledger[0], deployment.versions()
     with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         keyed = deployment.context.method.counts_version(session, deployment.context.custody)
@@ -216,9 +217,8 @@ def test_what_names_the_histograms_and_the_draw_is_shown_and_differs(
 def test_who_runs_the_deployment_under_a_guessed_key_cannot_tell_the_guesses_apart(
     shown: set[str], candidates: list[TopDownDeployment]
 ) -> None:
-    """What his runs and the deployment share is the same for all: what follows from declaration and invariants,
-    such as the version of the spine.
-    """
+    """All his runs share the same hashes with the deployment: those that follow from declaration and invariants, such
+    as the version of the spine."""
     common = [shown & hashes_shown(own) for own in candidates]
     assert common[0], "the version of spine and invariants at least is the same everywhere"
     assert common[0] == common[1]
@@ -238,7 +238,7 @@ BEFORE_THE_DRAW = ("cef", "spine", "histograms", "invariants", "charge")
 
 
 def said_before_the_draw(deployment: TopDownDeployment) -> list[str]:
-    """What the stages up to the charge show, their checks and the public tables, with hashes and runs blotted out."""
+    """Outputs of the stages up to the charge, their checks and the public tables, with hashes and runs blotted out."""
     said, runs = list[str](), "|".join(run.run_id for run in deployment.instance.get_runs())
     for stage in BEFORE_THE_DRAW:
         event = deployment.instance.get_latest_materialization_event(deployment.key(stage))
@@ -259,10 +259,10 @@ def said_before_the_draw(deployment: TopDownDeployment) -> list[str]:
 
 
 def other_records(files: Files) -> Files:
-    """Another census with the same invariants: everybody has another race, and every housing unit another address.
+    """Another census with the same invariants: everyone has another race, and every housing unit another address.
 
-    Addresses change hands among housing units, vacant and occupied, large and small, in both states: what blocks have
-    in common with before is how many housing units and group quarters they have.
+    Addresses change hands among housing units, vacant and occupied, large and small, in both states. Blocks keep only
+    their numbers of housing units and group quarters.
     """
     shuffle = random.Random(3)
 

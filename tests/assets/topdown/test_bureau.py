@@ -1,5 +1,5 @@
-"""Noisy measurement files in the Census Bureau's layout: read as they are, and estimated with a level of states that
-nothing was measured for."""
+"""Noisy measurement files in the Census Bureau's layout: read as they are, and estimated with an unmeasured level of
+states."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -54,8 +54,8 @@ def write(path: Path, rows: list[dict[str, Any]], integers: pa.DataType) -> None
 
 
 def made(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda row: None) -> dict[str, Any]:
-    """Files of three levels, with the true counts by histogram and level; rows whose change is "out" are left
-    out, and others have what the change says."""
+    """Write files of three levels, and return the true counts by histogram and level. The change "out" leaves a row
+    out; other changes are fields that replace the row's."""
     random = np.random.default_rng(4)
     truth = random.poisson(0.4, (5, PERSONS.size)) * PERSONS.possible
     truth[:, PERSONS.groups.cells == 6] = 0
@@ -144,8 +144,8 @@ def made(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda row: Non
 def test_files_are_read_and_estimated_with_a_level_of_whole_states(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong programs: parts of states held as if they were states, or nothing held; answers in the order of the files;
-    vacant units as occupied ones."""
+    """Wrong programs: hold parts of states as if they were states, or hold no invariant; take answers in the order of
+    the files; take vacant units for occupied ones."""
     truth = made(tmp_path)
     found = read_bureau(tmp_path, truth["populations"])
     persons, units = found["persons"], found["units"]

@@ -53,7 +53,7 @@ def test_nothing_but_the_two_kinds_of_tasks_is_sent(task: Any) -> None:
 
 @pytest.mark.prove
 def test_only_estimation_and_replicates_reach_a_cluster() -> None:
-    """The package is imported by the module of the pool alone, and its functions that send by nothing that draws."""
+    """Only the pool's module imports the package, and no module that draws imports the functions that send."""
     senders, importers = set(), set()
     for layer in ("assets", "mechanisms", "orchestration", "resources"):
         for path in (ROOT / layer).rglob("*.py"):
@@ -95,7 +95,7 @@ def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, add
 def test_without_tls_only_this_machine_is_a_scheduler(
     monkeypatch: pytest.MonkeyPatch, host: str, accepted: bool
 ) -> None:
-    """Results are unpickled in the process of the run, so that whoever returns them could read its keys."""
+    """Results are unpickled in the run's process, so a hostile scheduler could read the run's keys."""
     monkeypatch.setattr("orchestration.environment.find_spec", lambda name: object())
     monkeypatch.setenv("STIRRED_DASK", f"{host}:8786")
     if accepted:
@@ -112,7 +112,7 @@ def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Lost:
-    """A client of a cluster that is lost, and what it submits."""
+    """A client whose cluster is lost, and the futures that it submits."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         pass
@@ -201,7 +201,7 @@ def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path, m
 
 @pytest.mark.fault
 def test_a_scheduler_that_is_killed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of a level, of which nothing is stored; another run goes on."""
+    """The scheduler dies in the middle of a level. That level is not stored, and another run continues."""
     distributed = pytest.importorskip("distributed")
     country = village()
     release = release_of(country)

@@ -275,7 +275,7 @@ def test_no_text_of_a_draw_shows_its_key() -> None:
 def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Afterwards nobody could repeat the draw, and its noise would be gone for good."""
+    """Once the key is gone, the draw cannot be repeated and its noise is lost."""
     deployment = topdown_deployment(tmp_path / "town", custody="ephemeral", **TWO_LEVELS)
     deployment.run(*TO_CHARGE)
     right, list_keys = Drawing.in_parts, deployment.context.custody.list_keys
@@ -426,7 +426,7 @@ def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, mo
 
 @pytest.mark.prove
 def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements(drawn: TopDownDeployment) -> None:
-    """Told apart from: a version of what the ledger settled, or of an earlier step."""
+    """Wrong programs: take the version from the ledger's settlement, or from an earlier step."""
     run = verdicts_of(drawn)
     with drawn.context.snapshot() as held:
         assert problems_in(held, "noise_as_declared", run) == problems_in(held, "settled", run) == []
@@ -461,7 +461,7 @@ def is_asked(deployment: TopDownDeployment, verdicts: Verdicts | None = None) ->
 
 
 def test_a_verdict_rests_on_what_another_gate_read_for_it(drawn: TopDownDeployment) -> None:
-    """Told apart from: what its own statements read. The draw was described for the gate before it."""
+    """Wrong program: notes only the reads of the gate's own statements. The draw was described for an earlier gate."""
     record = kept_quick(drawn, ["counts_as_charged", "charge_as_allocated"])
     reads = record["charge: charge_as_allocated"]["reads"]
     for table in ("spine", "invariants", "invariants_seal", "histograms_version", "histograms_seal"):

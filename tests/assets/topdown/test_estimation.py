@@ -1,4 +1,4 @@
-"""From stored measurements down the tree: every constraint exact, resumable, and the same whoever computes it."""
+"""From stored measurements down the tree: every constraint exact, resumable, and the same on any workers."""
 
 import csv
 import io
@@ -554,7 +554,7 @@ Rows = list[dict[str, Any]]
 
 
 def tamper(warehouse: Warehouse, release: TopDownRelease, level: str, change: Callable[[Rows], Rows]) -> None:
-    """Change the stored estimates of a level as whoever can write the file."""
+    """Change the stored estimates of a level, as any writer of the file can."""
     table = release.public(release.estimates(level))
     with warehouse.session(writes=Zone.PUBLIC) as session:
         rows = change(session.arrow("warehouse/all", source=table).to_pylist())
@@ -575,7 +575,7 @@ def added(histogram: str, number: int, cell: int, count: float) -> Callable[[Row
 
 
 def without_type(rows: Rows) -> Rows:
-    """Nobody in prisons any more."""
+    """The rows without prisoners."""
     return [row for row in rows if row["histogram"] != "persons" or row["cell"] // 252 != 1]
 
 
@@ -630,8 +630,8 @@ def limits_in(folder: Path, release: TopDownRelease, country: Country, said: dic
 @settings(EXACT, max_examples=examples(50))
 @given(countries(most_children=2), st.data())
 def test_what_can_be_met_is_accepted_and_what_cannot_is_refused(country: Country, data: st.DataObject) -> None:
-    """Facts are declared at random. Whether persons by type can be found for all blocks is decided by filling them up,
-    which is exact as totals are held for disjoint places; what is found is within the limits of every level."""
+    """Facts are declared at random. Filling the blocks up decides whether persons by type exist for all of them, which
+    is exact because totals are held for disjoint places; the persons found are within the limits of every level."""
     release = release_of(country, held(data.draw, country.levels))
     random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     invariants, blocks = release.design.invariants, country.places("Block")

@@ -1,7 +1,7 @@
-"""Forged estimates: what someone can do who writes the public database, but has no access to the custody.
+"""Forged estimates: attacks by a writer of the public database who has no access to the custody.
 
-Every attack here passed while estimates were labelled with a plain hash of what they were made of, or while nothing
-said which tables the view over all states shows.
+Every attack here passed while the labels of estimates were plain hashes of their inputs, or while no record named the
+tables in the view over all states.
 """
 
 import json
@@ -146,7 +146,7 @@ FORGED = {
 
 
 def forge(village: Village, shown: str) -> None:
-    """Have the name of all blocks show something else than the tables of their states, in which nothing changes."""
+    """Have the name of all blocks show other rows than the tables of their states, which stay unchanged."""
     _, release, warehouse = village
     attacked(warehouse, release, "CREATE TABLE forged AS FROM level_block", siblings("forged"), "DROP VIEW level_block")
     made = FORGED[shown]
@@ -297,9 +297,9 @@ def _tables(warehouse: Warehouse, release: TopDownRelease) -> list[tuple[str]]:
     ids=["redistricting", "DHC"],
 )
 def test_nothing_is_counted_by_a_forged_spine(tmp_path: Path, deploy: Any, exact: str) -> None:
-    """Wrong programs: one block is counted as all others too, each with noise of its own, whose average is near the
-    exact counts; or as a larger place, whose counts are exact. The spine could be put back before any check reads it,
-    in a lake also within a session, so the counts have to be right whatever is stored."""
+    """Wrong programs: count one block as all others too, each with noise of its own, so that their average is near the
+    exact counts; or count it as a larger place, whose counts are exact. The attacker could restore the spine before any
+    check reads it, in a lake even within a session, so the counts must be right whatever spine is stored."""
     deployment = deploy(tmp_path / "release")
     deployment.run("cef", "spine", "histograms")
     with deployment.opened() as connection:
@@ -334,8 +334,8 @@ def test_a_record_is_drawn_in_one_place_of_each_level_by_a_forged_spine(tmp_path
 
 
 def test_invariants_follow_only_from_current_histograms(tmp_path: Path) -> None:
-    """Wrong program: adds up whatever histograms are stored, as those of records that were replaced since, and seals
-    the sums as invariants of the current ones."""
+    """Wrong program: adds up any stored histograms, even those of records that have since been replaced, and seals the
+    sums as invariants of the current records."""
     deployment = topdown_deployment(tmp_path / "release")
     deployment.run("cef", "spine")
     assert "materialize histograms again" in deployment.refusal("invariants")

@@ -67,7 +67,7 @@ def quiet(*_: Any) -> None:
 
 
 def lived_in(country: Country) -> Country:
-    """The country without units that are occupied by nobody, and with a place that has persons and a single unit."""
+    """The country without occupied units that have no persons, and with a place that has persons and a single unit."""
     units = country.histograms["units"].copy()
     persons = PERSONS.groups.answer(country.histograms["persons"])[:, HOUSEHOLDS]
     units[:, OCCUPIED] = np.minimum(units[:, OCCUPIED], persons)
@@ -216,8 +216,8 @@ def test_exact_counts_with_the_noise_of_the_draw_give_the_estimates_of_the_relea
 @pytest.mark.prove
 def test_blocks_lean_on_their_housing_units(full: Full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """State by state, in tasks of one family, as a replicate does in memory; everything above the blocks stays. Wrong
-    programs: one τ² for the nation, none for a replicate, or τ² from the first task alone; without the option in what
-    estimates are made of, so that they stay when it is declared."""
+    programs: one τ² for the nation, none for a replicate, or τ² from the first task alone; the option is missing from
+    the recorded inputs of estimates, so that they stay when it is declared."""
     monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
     without = redeclared(release_of(full.country, types_first="State", rho=Fraction(1, 4)), partitions="state")
     release = replace(without, design=replace(without.design, lean_on_housing_units=True))
@@ -288,10 +288,10 @@ def alter(full: Full, number: int, more: int) -> None:
 def test_an_answer_of_a_block_that_was_altered_is_noticed_above_it(
     full: Full, tmp_path: Path, partitions: str | None
 ) -> None:
-    """While `information` read it alone. Wrong programs: the answers that information was made from are not compared
-    with those that the blocks were estimated from; the blocks alone are refused, which were made of the right ones, and
-    not what was made of the altered one; or what is refused is kept when it is made again, as it is of the same draw.
-    """
+    """The answer was altered only while `information` read it. Wrong programs: do not compare the answers behind the
+    information with those behind the blocks' estimates; refuse only the blocks, which were made of the right answer,
+    and not the information made of the altered one; or keep refused information when it is made again, because it is of
+    the same draw."""
     release = redeclared(full.release, partitions=partitions)
     warehouse = measured(tmp_path, release, full.country)
     other, remade = replace(full, release=release, warehouse=warehouse), list[str]()
@@ -448,8 +448,8 @@ def put(warehouse: Warehouse, tables: Sequence[Table], contents: Sequence[pa.Tab
 
 @pytest.mark.prove
 def test_what_a_state_is_made_of_is_not_exchanged_for_what_was_sealed_before(full: Full, tmp_path: Path) -> None:
-    """Tables with their own seals, put back while intervals are made. Wrong programs: the information of the states and
-    above is taken whatever its draw, and the seal of a state's intervals covers no account of its own, because those
+    """Tables with their own seals, put back while intervals are made. Wrong programs: take the information of the
+    states and above whatever its draw; leave a state's own account out of the seal of its intervals, because the levels
     above follow from it."""
     release = redeclared(full.release, partitions="state")
     warehouse = measured(tmp_path, release, full.country)
@@ -540,9 +540,9 @@ def inform_again(full: Full) -> tuple[list[Account], set[str]]:
 def test_information_is_made_of_the_sums_of_the_draw_or_else_of_the_answers(
     copied: Full, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parents have children in several batches, and each has a task. Wrong programs: what a parent had in an earlier
-    batch is lost or counted twice, children of all kinds are added up together, or sums are not compared with their own
-    hash, their draw, or the places and invariants that kinds follow from."""
+    """Parents have children in several batches, and each has a task. Wrong programs: lose a parent's sums of an earlier
+    batch, or count them twice; add up children of all kinds together; do not compare sums with their own hash, their
+    draw, or the places and invariants that determine the kinds."""
     monkeypatch.setattr(measurements, "BATCH", 2)
     monkeypatch.setattr(reading, "PLACES_OF_A_TASK", 1)
     due, levels = inform_again(copied)
@@ -609,9 +609,8 @@ def test_estimates_of_other_answers_than_were_added_up_are_refused(copied: Full)
 
 @pytest.mark.deep
 def test_an_altered_interval_is_noticed(full: Full, tmp_path: Path) -> None:
-    """One end of one cell, and all estimates divided by ten. Wrong programs: the seal is over what the tables were made
-    of alone, or over digits without the place of the point; and a table that is missing or has one column less is an
-    error instead of a finding."""
+    """One end of one cell, and all estimates divided by ten. Wrong programs: the seal covers only the inputs of the
+    tables, or digits without the position of the point; a missing table or column is an error instead of a finding."""
     warehouse = Warehouse(folder=str(shutil.copytree(full.warehouse.folder, tmp_path / "copied")), threads=1)
     custody, table = custody_of(warehouse), interval_tables(full.release)[-1]
     make_intervals(warehouse, custody, full.release)

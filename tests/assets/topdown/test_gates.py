@@ -1,8 +1,8 @@
-"""The gates of a redistricting release stop whatever was altered by hand or drawn by a wrong mechanism.
+"""The gates of a redistricting release stop alterations by hand and draws by a wrong mechanism.
 
-A release of two levels is published once. A test alters its stored tables with DuckDB itself, past every safeguard,
-and evaluates every gate, or makes the publication alone again. Then it puts the deployment's files back. Tests of wrong
-mechanisms patch the right one and run a new release.
+A release of two levels is published once. A test alters its stored tables with DuckDB itself, past every safeguard, and
+evaluates every gate, or publishes again. Then it restores the deployment's files. Tests of wrong mechanisms patch the
+right one and run a new release.
 
 CI has a case for every gate; `make prove` has all of them.
 """
@@ -72,15 +72,15 @@ def ephemeral(kept_ephemeral: TopDownDeployment) -> Iterator[TopDownDeployment]:
 
 DRAW = {"settled", "replay"}
 PLACES = {"charge_present", "charge_as_allocated", *DRAW}
-"""What rests on the draw's name, which spine and invariants enter into."""
+"""Gates that rest on the draw's name, which depends on spine and invariants."""
 
 ALTERED_PLACES = {*PLACES, "counts_as_charged"}
-"""What needs the draw's name, which has none if the seal of spine and invariants is broken."""
+"""Gates that need the draw's name. If the seal of spine and invariants is broken, the draw has no name."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """What somebody alters, and the gates that fail because of it: exactly these."""
+    """An alteration, and exactly the gates that fail because of it."""
 
     name: str
     alter: Tampering
@@ -476,7 +476,7 @@ def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: TopDownDeploy
 
 @pytest.mark.prove
 def test_a_whole_run_puts_right_what_was_altered(escrowed: TopDownDeployment) -> None:
-    """The stages are made anew from the source: nothing altered by hand survives them, and nothing is charged."""
+    """The stages are made again from the source: alterations by hand do not survive, and the run charges nothing."""
     before, ledger = escrowed.published(), escrowed.ledger
     for case in BROKEN:
         if case.name in {"a histogram", "an invariant", "a measurement", "a person more in one block"}:
@@ -535,7 +535,7 @@ LEFT_OUT = "persons Block hispanic * cenrace"
 
 
 def stopped(deployment: TopDownDeployment, at: str, gates: set[str]) -> None:
-    """The run fails at the checks of a stage: what follows it is not made, and nothing is published."""
+    """The run fails at the checks of a stage: it makes none of the later stages, and publishes nothing."""
     stages = TWO_LEVELS_TO_PUBLICATION
     result = deployment.run(*stages, raise_on_error=False)
     assert not result.success
@@ -546,7 +546,7 @@ def stopped(deployment: TopDownDeployment, at: str, gates: set[str]) -> None:
 
 @pytest.mark.deep
 def test_what_cannot_be_met_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
-    """A facility in a block whose population is held at nobody, by invariants that contradict each other."""
+    """A facility in a block whose population is held at 0, because two invariants contradict each other."""
     deployment = topdown_deployment(tmp_path, **TWO_LEVELS)
     deployment.reach("cef", "spine", "histograms", "invariants")
     executes("UPDATE invariants SET count = 3 WHERE invariant = 'population'")(deployment)

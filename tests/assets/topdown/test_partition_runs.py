@@ -1,5 +1,5 @@
-"""Partitioned releases under Dagster's daemon: a sensor launches what follows, and a run whose process is lost is made
-again."""
+"""Partitioned releases under Dagster's daemon: a sensor launches the next runs, and repeats a run whose process is
+lost."""
 
 import os
 import re
@@ -59,7 +59,7 @@ def begin(
     skips: bool = False,
     **tags: str,
 ) -> str:
-    """A run of a job before a round, as far as the sensor looks at it. One launched again may skip what was done."""
+    """A run of a job before a round, with the fields that the sensor reads. A repeated run may skip finished stages."""
 
     @dg.op(name=stage)
     def op(context: dg.OpExecutionContext) -> None:
@@ -110,8 +110,8 @@ def test_what_follows_a_run_waits_for_every_state_of_its_draw() -> None:
 
 
 def test_each_round_follows_the_one_before_it() -> None:
-    """Told apart from: a program that begins the second round with the first, after a run of other stages, or after the
-    last draw's; and one that launches twice what is between them."""
+    """Wrong programs: begin the second round with the first, after a run of other stages, or after a run of the last
+    draw; or launch the job between the rounds twice."""
     instance = dg.DagsterInstance.ephemeral()
     release: Any = SimpleNamespace(schema="town__redistricting", key=key_of)
     first = Round("measurements", "charge", ["noisy_measurements_of_states"])

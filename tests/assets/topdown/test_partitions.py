@@ -85,7 +85,7 @@ def states_of(deployment: Deployment[Any]) -> list[str]:
 def follow(
     deployment: Deployment[Any], instance: dg.DagsterInstance
 ) -> list[tuple[str | None, str | None, str | None]]:
-    """What the sensor launches: job, partition and run key."""
+    """The runs that the sensor launches: job, partition and run key."""
     sensor = deployment.definitions.get_repository_def().get_sensor_def("town__redistricting__states")
     answer: Any = sensor(dg.build_sensor_context(instance=instance))
     requests = getattr(answer, "run_requests", None) or []
@@ -117,19 +117,19 @@ def plain(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[Top
 
 @dataclass
 class Parted:
-    """A release that was estimated by state, and what happened on the way.
+    """A release that was estimated by state, and the events on the way.
 
     Attributes:
         first: the state that was missing at first.
-        launched: what the sensor launches before all runs, and after those that are named.
-        runs: the ids of the two runs of the release's job, and between them, that of the job before the levels.
-        refused: what was said as a state was not measured, as one was missing, and as there were tables of a state that
-            there is not.
-        audited: the findings of an audit as one was missing.
-        surplus: the tables of that state after the next run of the release's job.
+        launched: the runs that the sensor launches, before all runs and after each named one.
+        runs: the ids of the two runs of the release's job, and between them, the id of the job's run before the levels.
+        refused: the refusals while a state was not measured, while one was missing, and while tables of a nonexistent
+            state were stored.
+        audited: the findings of an audit while a state was missing.
+        surplus: the tables of the nonexistent state after the next run of the release's job.
         failed: the checks that failed after an alteration, by the gate that must be among them.
-        kinds: the kinds of the ledger's entries as the state was not measured.
-        drawn: the tables of measurements after its run found other counts than those that were charged.
+        kinds: the kinds of the ledger's entries while the state was not measured.
+        drawn: the tables of measurements after the state's run found other counts than the charged ones.
         published: whether anything was published before the end.
     """
 
@@ -234,7 +234,7 @@ ALTERATIONS = (
     ),
     ("estimates_as_made", "level_block", "count = count + 1 WHERE number = 0"),
 )
-"""By gate, a table of a state, and what is altered in it."""
+"""By gate, a table of a state and its alteration."""
 
 
 def data_files(deployment: Deployment[Any]) -> dict[str, bytes]:
@@ -257,8 +257,8 @@ def test_tables_wait_for_the_stage_that_refuses_stale_and_missing_states(parted:
 
 
 def test_lists_of_an_earlier_version_stay_or_are_all_packed(tmp_path: Path, key: None) -> None:
-    """Wrong programs: what is stored is drawn again, for which an ephemeral key would be gone; and lists of some states
-    beside packed answers of others, which no view unites."""
+    """Wrong programs: draw stored answers again, for which an ephemeral key would be gone; or keep lists of some states
+    next to packed answers of others, which no view unites."""
     deployment = topdown_deployment(tmp_path, partitions="state", **THREE_LEVELS)
     deployment.run(*TO_CHARGE)
     context, states = deployment.context, ["10", "44"]
@@ -335,7 +335,7 @@ def test_the_sensor_launches_states_and_then_the_publication(plain: Deployment[T
     assert others
     assert launched["the other states"] == [(STATES, first, f"{above}/{first}")]
     assert launched["the first state"] == [(LAST, None, f"{above}/publication")]
-    # Another run of the release's job: every state is made anew, though nothing has changed.
+    # Another run of the release's job makes every state again, although the inputs have not changed.
     assert launched["the release's job again"] == [(MEASURED, state, f"{again}/{state}") for state in states]
 
 
@@ -454,7 +454,7 @@ REFUSED = r"1 parts of the estimates are missing, or not those of the stored mea
 
 @pytest.fixture
 def incomplete(tmp_path: Path) -> Village:
-    """A village of two states, in the first of which everything is estimated, and nothing in the other."""
+    """A village of two states: the first is completely estimated, the second not at all."""
     country = village()
     release = redeclared(release_of(country), partitions="state")
     warehouse = written(tmp_path, release, country)
@@ -493,8 +493,7 @@ def test_an_incomplete_set_of_states_is_not_united(incomplete: Village) -> None:
 
 @pytest.mark.prove
 def test_a_state_of_another_draw_is_not_united_with_the_others(incomplete: Village) -> None:
-    """A program that does not ask what estimates, or records, were made of would show those of two draws side by
-    side."""
+    """Wrong program: does not check the inputs of estimates or records, and shows states of two draws side by side."""
     country, release, warehouse = incomplete
     estimate(release, warehouse, "S001")
     unite(release, warehouse)
@@ -609,8 +608,9 @@ def test_full_estimation_by_state_is_that_of_one_run_and_passes_every_check(tmp_
 
 
 def test_no_run_makes_a_partition_that_the_spine_lacks(tmp_path: Path) -> None:
-    """Whoever can launch can add keys of partitions, and launch runs of none. A stage that looks for the places of such
-    a state fails with a fault of the code, or calls what it does not find changed."""
+    """Anyone who can launch runs can also add partition keys, and launch runs without a partition. Wrong programs: a
+    stage looks for the places of such a state and fails with a fault of the code, or reports missing tables as
+    changed."""
     deployment = topdown_deployment(tmp_path, partitions="state", **FOUR_LEVELS, estimation="full")
     deployment.run("cef", "spine")
     deployment.instance.add_dynamic_partitions("town__redistricting__states", ["zz"])
@@ -650,8 +650,8 @@ def test_a_state_that_is_measured_again_by_an_altered_spine_adds_its_noise_to_th
 
 
 def test_a_state_is_noted_by_the_places_of_the_records(tmp_path: Path, key: None) -> None:
-    """Wrong program: notes what a state is charged for by a spine that was altered after its seal was compared, as
-    somebody can who writes to a lake. Of two measurements with the same noise, the difference would be exact."""
+    """Wrong program: determines a state's charge from a spine that was altered after its seal was compared, which a
+    writer to a lake can do. The difference of two measurements with the same noise would be exact."""
     deployment = topdown_deployment(tmp_path / "release", partitions="state", **FOUR_LEVELS)
     execute(deployment, FIRST)
     context = deployment.context

@@ -1,7 +1,7 @@
 """Whole redistricting releases by TopDown, from source files to publication, against the tests' own counts.
 
-The tests count what is expected from the rows that the files were written from, draw the noise again from the draw's
-key, and count tables from the published microdata. None of the project's SQL takes part. `oracle` has levels, queries,
+The tests count the expected values from the rows of the source files, draw the noise again from the draw's key, and
+count tables from the published microdata. They use none of the project's SQL. `oracle` defines levels, queries,
 budgets, tables and races a second time.
 
 The quick suite has the production release, the deep one all of them.
@@ -107,7 +107,7 @@ def of_production(cases: Cases) -> Case:
     return cases(production)
 
 
-# What is published
+# Publication
 
 
 @deep_cases(1)
@@ -122,8 +122,8 @@ def test_these_files_are_published_and_no_others(published: Case) -> None:
 @pytest.mark.prove
 def test_the_sum_of_places_is_that_of_the_place_they_make_up(of_production: Case, tmp_path: Path) -> None:
     """All blocks of a county are the county: the same linear estimate and standard error, and the invariants exactly.
-    Blocks alone, without what was measured above them, would be far off, and so would errors added up as if they were
-    independent."""
+    Wrong programs: add up blocks without the measurements above them, or as if their errors were independent. Both are
+    far off."""
     folder = of_production.deployment.release.folder
     spine = pq.read_table(folder / "spine.parquet").to_pylist()
     places = {level: [place["geoid"] for place in spine if place["level"] == level] for level in ("State", "County")}
@@ -151,8 +151,8 @@ def test_the_command_prints_the_sum_of_the_places_of_a_file(
     of_production: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All blocks of the nation, whose units are held exactly. Wrong programs: the command reads only some lines of the
-    file, or prints columns under other headings; or blocks are added up without what was measured above them, or as if
-    their errors were independent, so that their standard error is not the one of the nation."""
+    file, or prints columns under other headings; or it adds up blocks without the measurements above them, or as if
+    their errors were independent, so that the standard error is not the nation's."""
     folder = of_production.deployment.release.folder
     spine = pq.read_table(folder / "spine.parquet").to_pylist()
     file = tmp_path / "blocks.csv"
@@ -435,7 +435,7 @@ def test_every_answer_is_said_to_count_the_codes_of_its_query_all_of_them_once(p
 
 
 def test_a_code_that_is_told_of_an_answer_is_that_of_all_it_counts(published: Case) -> None:
-    """Also a recode that follows from what the query names, and no code that does not."""
+    """This includes a recode that follows from the query's attributes, and excludes every other code."""
     for row in rows_of(published.deployment, "query_cells"):
         names = set(names_of(row["histogram"], row["query"]))
         names |= {"hhinstlevels"} if "hhgq" in names else set()
@@ -598,7 +598,7 @@ def totals(table: Mapping[tuple[str, str], Sequence[int]], of_level: str) -> dic
 
 @pytest.mark.parametrize("level", ["County", "Tract", "Block_Group", "Block"])
 def test_populations_that_are_not_held_are_not_exact(of_production: Case, level: str) -> None:
-    """Or nothing would be protected."""
+    """Otherwise the release would not protect them."""
     found = {geoid: len(people) for geoid, people in of_production.of_microdata("persons", level).items()}
     assert found != of_production.count("persons", level)
 
@@ -628,7 +628,7 @@ def test_every_group_quarters_has_somebody_and_nobody_is_where_there_is_none_if_
                 assert facilities <= persons <= 99_999 * facilities
             elif not facilities:
                 in_vain += persons
-    # Not held, they rule nothing out: noise puts somebody somewhere.
+    # If group quarters are not held, they exclude no persons: noise puts persons into blocks without facilities.
     assert ("group_quarters" in published.invariants) == (in_vain == 0)
 
 
@@ -778,9 +778,8 @@ HARDLY_ANY_NOISE = TWO_LEVELS | {
 @pytest.mark.prove
 @pytest.mark.parametrize("invariants", [{}, TWO_LEVELS["invariants"]], ids=["nothing held", "held"])
 def test_with_hardly_any_noise_the_microdata_are_the_census(tmp_path: Path, invariants: Mapping[str, str]) -> None:
-    """Cell by cell in every block, though nothing is held. The widest noise has σ² = 1/75, and is not 0 in one draw of
-    10^16.
-    """
+    """Cell by cell in every block, also without invariants. The widest noise has σ² = 1/75, and is not 0 in one draw of
+    10^16."""
     files = with_quarters(census())
     changes = HARDLY_ANY_NOISE | {"invariants": invariants}
     deployment = topdown_deployment(tmp_path, files=files, **changes)
@@ -803,7 +802,7 @@ def taken_on(case: Case, root: Path, files: Files) -> Case:
 
 
 def resident(files: Files, kind: str) -> int:
-    """The number of the record of somebody who lives in group quarters of a type."""
+    """The index of the first record of a resident of group quarters of a type."""
     homes = {row["MAFID"] for row in files["units"] if row["GQTYPE"] == kind}
     return next(number for number, row in enumerate(files["persons"]) if row["MAFID"] in homes)
 
@@ -816,9 +815,8 @@ def with_person(files: Files, number: int, **codes: str) -> Files:
 def test_made_again_it_has_the_same_bytes_and_the_same_versions_and_costs_nothing(
     of_production: Case, tmp_path: Path
 ) -> None:
-    """All stages, from a source in which a prisoner of 30 is 31: the CEF has another version, and as no histogram
-    changes, nothing that follows from it.
-    """
+    """All stages, from a source in which a prisoner of 30 is 31: the CEF has another version. The histograms do not
+    change, so everything made from them stays the same."""
     number = resident(of_production.files, "1")
     assert of_production.files["persons"][number]["QAGE"] == "30"
     again = taken_on(of_production, tmp_path, with_person(of_production.files, number, QAGE="31"))
@@ -859,7 +857,7 @@ def test_another_race_of_one_person_is_another_draw_with_a_charge_of_its_own(
 
 
 class KilledError(Exception):
-    """Stands for whatever may end a run."""
+    """Stands for any cause that ends a run."""
 
 
 @pytest.fixture
@@ -913,7 +911,7 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
 
 
 def without_times(deployment: TopDownDeployment) -> dict[str, bytes]:
-    """The publication but for the ledger's times, and what is hashed with them."""
+    """The published files without the ledger's times and the hashes over them."""
     files = deployment.published()
     timely = ("certificate.html", "certificate.json", "dcat.jsonld", "SHA256SUMS", "SHA256SUMS.sig")
     record = json.loads(files["certificate.json"])
@@ -962,8 +960,8 @@ def test_a_block_in_two_places_is_refused_before_anything_is_charged(tmp_path: P
 @pytest.mark.prove
 def test_a_draw_that_is_estimated_otherwise_is_a_further_edition(tmp_path: Path) -> None:
     """Each level alone, leaning on housing units, and back; the draw is charged once. Wrong programs: the earlier files
-    are replaced, as of the same draw, or if their signature is wrong; a new number for each run; the model is named
-    nowhere, or has no τ²; the certificate states no gain, or one where nothing lies below."""
+    are replaced, because the draw is the same or because their signature is wrong; each run gets a new number; the
+    model is not named, or has no τ²; the certificate states no gain, or one for a level without levels below it."""
     stages = [*TO_DRAW, "level_nation", "level_block", "microdata", "tables", "publication"]
     first = topdown_deployment(tmp_path, **TWO_LEVELS)
     first.reach(*stages)

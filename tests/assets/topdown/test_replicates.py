@@ -162,7 +162,7 @@ def sparse(histograms: np.ndarray[Any, Any]) -> Counts:
 
 @pytest.mark.deep
 def test_exact_counts_with_the_noise_of_a_draw_give_the_estimates_of_the_release(tmp_path: Path) -> None:
-    """So a replicate differs from the release in nothing but the counts that it starts from, and its key."""
+    """So a replicate differs from the release only in its initial counts and its key."""
     country, key = village(seed=3), bytes(range(32))
     release = release_of(country)
     distributions = {each.label: each.noise for each in release.design.measured}
@@ -210,7 +210,7 @@ def test_streams_differ_between_replicates_draws_and_from_those_of_a_draw(made: 
 
 
 def test_the_key_of_a_replicate_is_public(made: Repeated) -> None:
-    """What the documentation says for readers who make a replicate again."""
+    """The documentation gives this key to readers who make a replicate again."""
     assert derive_key("ab12", 7) == sha256(b"stirred replicate 7 of draw ab12").digest()
 
 
@@ -333,7 +333,7 @@ def test_replicates_of_estimates_that_were_removed_are_refused_in_one_sentence(c
         TopDownReplication(copied.release).read_made_of(session, custody_of(copied.warehouse))
 
 
-# What was altered
+# Alterations
 
 
 def deep(statement: str, problem: str) -> Any:

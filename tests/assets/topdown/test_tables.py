@@ -1,4 +1,4 @@
-"""Microdata are the estimates, tables are the estimates added up, and what is published can be read back."""
+"""Microdata are the estimates, tables are the estimates added up, and published files can be read back."""
 
 import shutil
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def filled(root: Path, seed: int = 1, **changes: Any) -> tuple[Products, Truth]:
     histograms = random_histograms(generator, len(made.geoids["Block"]))
     histograms["persons"][0] = 0
     histograms["units"][-1] = 0
-    # Somebody to mistake for somebody else: Hispanic and White, in group quarters.
+    # Persons easily counted in the wrong cell: Hispanic and White, in group quarters.
     histograms["persons"][-1, PERSONS.size // 2 + 63] = 2
     by_level = {name: made.roll_up(finest) for name, finest in histograms.items()}
     for level in made.levels:
@@ -78,7 +78,7 @@ def town(built: tuple[Products, Truth], tmp_path: Path) -> tuple[Products, Truth
 
 
 def problems(gate: str, made: Products) -> list[str]:
-    """What a gate finds."""
+    """The gate's findings."""
     (problems,) = (each.problems for each in topdown_gates(made.release) if each.name == gate)
     return problems(cast(Any, SimpleNamespace(release=made.release, warehouse=made.warehouse)))
 
@@ -181,7 +181,7 @@ def test_a_place_that_lies_alone_in_its_place_above_is_counted_in_both(tmp_path:
     assert [row["P0010001"] for row in rows] == [int(histograms["persons"].sum())] * 3
 
 
-# What a reader of the measurements is given ----------------------------------------------------------------
+# Files for readers of the measurements
 
 
 def test_queries_state_budget_and_variance_exactly(town: tuple[Products, Truth]) -> None:

@@ -1,4 +1,4 @@
-"""A DHC release through Dagster: what is held, what is charged, and what its gates stop."""
+"""A DHC release through Dagster: its invariants, its charge, and the faults that its gates stop."""
 
 import json
 import re
@@ -74,9 +74,10 @@ pytestmark = pytest.mark.deep
 
 @dataclass(frozen=True)
 class Killed:
-    """What a run left that was killed after the root: its level; the refusal to make answers again before all levels
-    are estimated; what the next level said after somebody altered the root; what the draw said after the county was
-    altered; how many levels were estimated again then; and the log of the county and the blocks."""
+    """The remains of a run that was killed after the root: its level; the refusal to make answers again before all
+    levels are estimated; the next level's refusal after an alteration of the root; the draw's refusal after an
+    alteration of the county; the number of levels estimated again after it; and the log of the county and the
+    blocks."""
 
     deployment: DHCDeployment
     level: list[tuple[Any, ...]]
@@ -176,7 +177,7 @@ def test_the_redistricting_data_hold_in_every_place_of_every_level(published: DH
     sums = h3.filter(like="H3_").groupby("level").sum()
     assert (sums == sums.loc["State"]).all(axis=None), "blocks without units have none"
     assert (h3.H3_002N == p16.P16_001N).all(), "in every place"
-    # Nothing ties persons to households: each block has other householders than occupied units.
+    # No constraint ties persons to households: each block has other householders than occupied units.
     householders = block[persons.RELSHIP == 20].value_counts()
     of_blocks = h3.loc["Block"].H3_002N
     assert (householders.reindex(of_blocks.index, fill_value=0) != of_blocks).any()
@@ -188,8 +189,9 @@ def test_the_redistricting_data_hold_in_every_place_of_every_level(published: DH
 
 
 def test_the_published_answers_are_those_of_a_complete_draw_cell_by_cell(published: DHCDeployment) -> None:
-    """Told apart from: noise by position in a file, which depends on what else is read, and from the noise of an only
-    child's parent without the child's budget. The county is the state's only child, so the state has both budgets."""
+    """Wrong programs: take noise by position in a file, which depends on the other rows read; or take the noise of an
+    only child's parent without the child's budget. The county is the state's only child, so the state has both
+    budgets."""
     with published.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = published.context.method.describe(session, published.context.custody)
         commitment = published.context.ledger.read().find_reservation(draw.draw_id).commitment  # type: ignore[union-attr]
@@ -247,8 +249,8 @@ def count_cells(batch: Batch, query: str) -> int:
 
 
 def test_a_custodian_makes_any_part_of_the_complete_draw(published: DHCDeployment, tmp_path: Path) -> None:
-    """Told apart from: a new draw, which could be averaged with the one that was published; zeros for what the
-    estimation did not read; and answers of a place of which no noise was drawn."""
+    """Wrong programs: make a new draw, which could be averaged with the published one; put zeros where the estimation
+    did not read; give answers for a place without drawn noise."""
     method, ledger, charged = published.context.method, published.context.ledger, published.ledger
     file = published.release.folder / "noisy_measurements.parquet"
     with published.opened() as connection:
@@ -313,13 +315,13 @@ UNMADE: dict[str, tuple[Callable[[DHCDeployment], Any], str]] = {
         "units State detailed: answers that are stored are made otherwise now",
     ),
 }
-"""What is altered of a settled draw, and how its answers are refused then."""
+"""Alterations of a settled draw, and the refusal of its answers after each."""
 
 
 @pytest.mark.parametrize("name", UNMADE)
 def test_answers_are_made_again_only_of_a_settled_draw_as_it_was(altered: DHCDeployment, name: str) -> None:
-    """Told apart from: the noise of a draw on other counts, and other noise on the same counts. The difference of both
-    answers would be that of the counts, or the mean of both more exact than what was charged."""
+    """Wrong programs: put the noise of a draw on other counts, or other noise on the same counts. The difference of
+    both answers would be the difference of the counts, or their mean would be more exact than the charge allows."""
     alter, words = UNMADE[name]
     alter(altered)
     with pytest.raises(RefusedError, match=words):
@@ -377,7 +379,8 @@ def test_what_is_altered_fails_its_gates(altered: DHCDeployment, name: str) -> N
 
 
 def test_records_are_not_made_again_of_counts_whose_sum_alone_is_kept(altered: DHCDeployment) -> None:
-    """Told apart from: the sum of all counts, which is that of the stored records whatever one and its opposite are."""
+    """Wrong program: compares only the sum of all counts, which equals the number of stored records although one count
+    and its opposite were added."""
     counts = "(0, -1000000), (1, 1000000)"
     executes(f"INSERT INTO estimates SELECT 'Block', 'households', 0, * FROM (VALUES {counts})")(altered)
     with altered.context.snapshot() as context:
@@ -439,8 +442,8 @@ def test_blocks_that_cannot_be_completed_are_counted_however_many_are_read_at_a_
 
 @pytest.mark.prove
 def test_nothing_is_settled_that_the_levels_were_not_estimated_from(killed: Killed) -> None:
-    """Told apart from: answers for the cells of estimates that somebody altered after the last level, which would be
-    settled, and never be those of the estimates again."""
+    """Wrong program: settles answers for the cells of estimates that were altered after the last level. These answers
+    would never match the right estimates."""
     assert "the estimates of County are missing, altered, or not of this draw" in killed.undrawn
     assert killed.deployment.published(), "all gates pass once the levels are those that were drawn"
 
@@ -471,8 +474,8 @@ def test_a_level_says_how_many_of_its_families_are_estimated(killed: Killed) -> 
 
 
 def test_without_the_publication_of_redistricting_data_nothing_is_charged(tmp_path: Path) -> None:
-    """Told apart from a program that verifies the files, and reads what somebody put there since; and from an audit
-    that says only that it could not evaluate a gate."""
+    """Wrong programs: verify the files, and then read files exchanged after the verification; or an audit reports only
+    that it could not evaluate a gate."""
     deployment = dhc_deployment(tmp_path / "town")
     deployment.run("cef", "spine", "facilities", "histograms")
     path, verify = deployment.release.redistricting.folder / "persons.parquet", asset.publication_problems
@@ -634,7 +637,7 @@ def test_the_certificate_names_what_it_rests_on(published: DHCDeployment) -> Non
 
 @pytest.fixture
 def of_production(tmp_path: Path) -> DHCRelease:
-    """The release of all products with the budgets of 2020. Nothing has run."""
+    """The release of all products with the budgets of 2020, before any run."""
     dataset = synthetic_census(SyntheticPopulation(households=9, states=["10"], dhc=True), name="town", cap={"rho": 50})
     named = {"name": "redistricting", "dataset": "town", "title": "Redistricting data"}
     before = TopDown(TopDownDeclaration.model_validate(named))
@@ -753,9 +756,9 @@ REPLICATES = 2
 
 @pytest.mark.prove
 def test_errors_are_those_of_the_replicates_and_contain_those_of_the_redistricting_data(tmp_path: Path) -> None:
-    """Told apart from: replicates within the published redistricting data, by which the number of persons has no error;
-    errors of the levels' own estimates; another draw with replicates; a certificate without errors; and a withdrawal
-    that is silent about what lies within the counts."""
+    """Wrong programs: replicates stay within the published redistricting data, so that the number of persons has no
+    error; errors are those of the levels' own estimates; a draw with replicates is a new draw; the certificate has no
+    errors; or a withdrawal omits the release made within its counts."""
     deployment = dhc_deployment(tmp_path / "town", repeated=REPLICATES, replicates=REPLICATES)
     deployment.run(*TO_PUBLICATION[:-1], *ERRORS, "accuracy", "publication")
     assert failing(deployment) == set()
@@ -832,15 +835,15 @@ FORGED_SUMS = {
         "estimate = list_append(estimate[2:], 'inf'::DOUBLE) WHERE level = 'State'",
     ),
 }
-"""By what is said about them, changes of what is stored of the redistricting data's measurements."""
+"""Alterations of the redistricting data's stored measurements, by the words of their refusal."""
 
 
 @pytest.mark.prove
 def test_intervals_follow_from_the_measurements_of_both_releases(tmp_path: Path) -> None:
-    """And all tables of both releases agree. Told apart from: answers that are drawn where the parent has somebody
-    only; intervals that leave out the redistricting measurements, by which the population would not be exact in the
-    state, or not in the county, which only the DHC has; races that are not those of the redistricting data, or have no
-    covariance with the population; and a draw that is not named."""
+    """All tables of both releases also agree. Wrong programs: draw answers only where the parent is inhabited; leave
+    the redistricting measurements out of the intervals, so that the population is not exact in the state, or in the
+    county, which only the DHC has; take other races than the redistricting data's, or races without covariance with the
+    population; do not name a draw."""
     deployment = dhc_deployment(tmp_path / "town", measured=True, intervals=True, products=[])
     deployment.run(*TO_PUBLICATION[:-1], "intervals", "publication")
     assert failing(deployment) == set()

@@ -1,4 +1,4 @@
-"""Published records of the DHC have their cells back: what is counted from the files is what the histograms have."""
+"""Published records of the DHC give their cells back: counts from the files equal the histograms."""
 
 from pathlib import Path
 

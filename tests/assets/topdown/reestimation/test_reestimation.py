@@ -1,5 +1,5 @@
-"""Published noisy measurements estimated anew: as the release estimates them, uncharged, and nothing of what was
-altered."""
+"""Published noisy measurements estimated again: the release's own estimates, without a charge, and never from altered
+files."""
 
 import copy
 import json
@@ -57,7 +57,7 @@ OF_FOLDER: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
-    """A reestimation that is published beside its release; tests put back what they alter."""
+    """A reestimation that is published next to its release; each test restores the files it alters."""
     root = tmp_path_factory.mktemp("town")
     beside = topdown_deployment(root, **TWO_LEVELS, estimation="full")
     beside.reach(*to_publication(beside.context.method))
@@ -138,7 +138,7 @@ def test_no_name_has_editions_of_draws_of_two_releases(town: Deployment[Any]) ->
         context = replace(town.context, method=Anew(replace(release, of=of)))
         with pytest.raises(dg.Failure, match="name: edition 1 of town/anew is made from a draw of redistricting"):
             publish(context, certify)
-    # Whoever can alter the ledger makes no name free by that.
+    # An attacker who can alter the ledger frees no name that way.
     names = ["release", "of_release"]
     for old, new in (names, names[::-1]):
         with town.opened("ledger") as connection:
