@@ -1,4 +1,4 @@
-"""Sketches of records: what they hold follows from the records alone, and what they compare is computed by hand."""
+"""Sketches of records: they follow from the records alone, and their comparisons are checked by hand."""
 
 from collections import Counter
 from itertools import combinations
@@ -107,7 +107,7 @@ def test_repeated_records_are_of_the_same_people(times: int) -> None:
 
 @pytest.mark.prove
 def test_the_same_people_are_recognized_however_their_files_are_written_and_different_people_are_not() -> None:
-    """With the files of the benchmark, whose seeds are fixed: no miss of what is only declared anew, no false alarm."""
+    """With the files of the benchmark, whose seeds are fixed: no miss of the same people, and no false alarm."""
     files = make_files(1)
     for seed, name in enumerate(SAME):
         missed = {file: share for file, share in find_overlaps(files, CHANGES[name], seed).items() if share < SHARE}

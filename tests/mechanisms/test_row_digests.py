@@ -1,4 +1,4 @@
-"""The sums of many digests are those of `hashlib`, whatever the sizes of the texts and whoever is beside them."""
+"""The sums of many digests equal `hashlib`'s, for texts of any size next to any others."""
 
 from hashlib import sha256
 from itertools import accumulate

@@ -48,6 +48,6 @@ def test_the_one_number_without_an_opposite_is_refused() -> None:
     ("bounds", "shape"), [([0, 1], (1, 2)), ([0, 1], (2, 1)), ([0, 1], (1, 0)), ([0, 2], (1, 1)), ([-1, 1], (1, 1))]
 )
 def test_no_line_is_written_from_outside_the_arrays(bounds: list[int], shape: tuple[int, int]) -> None:
-    """Wrong program: columns and rows exchanged; the kernel then reads and writes whatever lies beside its arrays."""
+    """Wrong program: columns and rows exchanged; the kernel then reads and writes beyond its arrays."""
     with pytest.raises(ValueError, match=r"of shape|no text of 1 bytes"):
         write_lines((np.frombuffer(b"0", dtype=np.uint8), np.array(bounds)), np.ones(shape, dtype=np.int64), [0])

@@ -73,7 +73,7 @@ def enumerate_outcomes(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
         total = np.where(abs(wide) <= cap, np.exp(-rate * abs(wide)), 0).sum()
         p, q = (np.where(abs(y) <= cap, np.exp(-rate * abs(y)), 0) / total for y in (wide - pair.shift, wide))
         near = abs(wide) <= 60
-        # What is far out has the same ratio as the last outcome on its side.
+        # The outcomes far out have the same ratio as the last outcome on their side.
         sides = [wide < -60, wide > 60]
         return tuple(np.concatenate([of[near], [of[side].sum() for side in sides]]) for of in (p, q))  # type: ignore[return-value]
     assert isinstance(pair, LossPair)

@@ -38,7 +38,7 @@ def specified(loss: Loss, *invariants: str, unit: str = "household", persons: in
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("others", [[], [PureLoss(Fraction(1))], [PureLoss(Fraction(1, 8))] * 40])
 def test_no_total_under_a_limit_counts_an_infinite_loss_silently(limit: Loss, others: list[Loss]) -> None:
-    """A composition that skips what it does not know would give the total of the others."""
+    """A composition that skips unknown losses would give the total of the others."""
     for losses in ([InfiniteLoss(), *others], [*others, InfiniteLoss()]):
         with pytest.raises(DoesNotCompose, match=r"ε = ∞"):
             compose_like(limit, losses)

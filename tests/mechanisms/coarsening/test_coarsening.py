@@ -1,4 +1,4 @@
-"""Coarsening's two rules keep what they state, for any records; each test says which wrong program it would fail."""
+"""Coarsening's two rules keep what they state, for any records; each test names the wrong program that it catches."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ def test_every_place_and_every_rest_has_the_threshold_and_no_place_is_withheld_a
     depth = merge_small_places(places, counts, threshold)
     published: Counter[tuple[int, ...]] = Counter()
     for place, kept, count in zip(places.tolist(), depth, counts, strict=True):
-        # What a reader adds up at each level: the named places, and what is left of the place above.
+        # The sum that a reader computes at each level: the named places, and the rest of the place above.
         for level in range(1, 3):
             published[tuple(place[: min(level, kept)]), level] += count  # type: ignore[index]
     assert min(published.values()) >= threshold
@@ -55,7 +55,7 @@ def test_the_next_smallest_place_joins_a_rest_that_is_too_small() -> None:
 
 @given(ROWS, st.integers(2, 12))
 def test_no_combination_is_small_and_places_are_exact(rows: list[tuple[int, ...]], least: int) -> None:
-    """Fails for: moving to the nearest combination whatever its size, which leaves small ones."""
+    """Fails for: moving to the nearest combination of any size, which leaves small ones."""
     table = np.array(rows)
     place, key, counts = table[:, 0], table[:, 2:4], table[:, 4]
     moved = move_small_combinations(place, key, counts, least)

@@ -119,9 +119,10 @@ def test_the_specification_states_no_finite_loss() -> None:
 @deep_cases(0)
 @pytest.mark.parametrize("always", [None, "county"])
 def test_risk_factors_leave_no_finite_loss(always: str | None) -> None:
-    """Weights that depend on what a household holds: every neighbor still has possible outputs that the other has not.
+    """Weights that depend on a household's values: every neighbor still has possible outputs that the other has not.
 
-    Enumerated are draws with three different words of six, which give every order of the words and of word / weight.
+    The test enumerates the draws with three different words of six, which give every order of the words and of
+    word / weight.
     """
     factors = RiskFactors(unique_race=("CENRACE", Fraction(2)), always_selected=always)
     block = np.arange(3, dtype=np.int32)

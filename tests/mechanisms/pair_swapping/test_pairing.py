@@ -1,7 +1,7 @@
 """The pairs are those that the written procedure gives: compared with it, word by word, on small tables.
 
-The reference in this file is quadratic and knows nothing of sorting. It checks the rules of the selection, of the
-rounds and of the preferences one by one, so that a program that pairs nearly right fails.
+The reference in this file is quadratic and does not sort. It checks the rules of the selection, of the rounds and of
+the preferences one by one, so that a program that pairs nearly right fails.
 """
 
 from collections import Counter
@@ -74,7 +74,7 @@ def apart(table: Households, one: int, other: int) -> int:
 
 
 def brute_risks(table: Households) -> list[int]:
-    """1, and 1 more for each of block, block group, tract and county in which nobody else has the key values."""
+    """1, and 1 more for each of block, block group, tract and county in which no other household has the key values."""
     found = []
     for one in range(len(table.block)):
         same = [other for other in range(len(table.block)) if other != one and table.key[other] == table.key[one]]
@@ -323,7 +323,7 @@ def test_declared_factors_multiply_the_weights_of_the_selection(
 
 
 def test_factors_of_one_select_as_none() -> None:
-    """Today's draws: the same words select the same households, with factors that change nothing or without any."""
+    """Today's draws: the same words select the same households, with neutral factors or without factors."""
     table, words = three_levels_of_risk(), words_of(len(three_levels_of_risk().block), 4)
     zeros = np.zeros(len(words), dtype=np.int32)
     ones = weigh(RiskFactors(), Traits(zeros + 1, zeros, zeros, zeros), risks(table))

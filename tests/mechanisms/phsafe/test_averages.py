@@ -70,14 +70,14 @@ def test_intervals_of_averages_cover_86_to_96_percent_on_a_dense_grid(
 
 
 def wrong_programs(quotient: Quotient, variances: tuple[float, float]) -> dict[str, Estimator]:
-    """What might be written instead."""
+    """Plausible wrong implementations."""
     above, below = variances
 
     def with_variances(one: float, other: float) -> Estimator:
         return lambda numerator, denominator: estimate_averages(numerator, one, denominator, other, quotient.least)
 
     def around_the_quotient(numerator: Integers, denominator: Integers) -> Estimates:
-        # The delta method, cut off at what is plausible.
+        # The delta method, cut off at the plausible range.
         positive = np.maximum(denominator, 1)
         quotients = numerator / positive
         half = 1.645 * np.sqrt(above + quotients**2 * below) / positive

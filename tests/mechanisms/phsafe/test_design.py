@@ -1,4 +1,4 @@
-"""A PHSafe design: the production table from its margins of error, the guarantee line by line, and what is refused."""
+"""A PHSafe design: the production table from its margins of error, the guarantee line by line, and the refusals."""
 
 import csv
 import math

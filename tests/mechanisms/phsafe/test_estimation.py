@@ -1,7 +1,7 @@
-"""Counts after post-processing: what the posterior says, and how often its intervals cover, by enumeration.
+"""Counts after post-processing: the posterior, and how often its intervals cover, by enumeration.
 
 The reference is written from the definition alone: exact probabilities of one basis cell's noise, convolved for sums,
-divided by what is possible. Coverage is exact but for tails below 10⁻¹², so nothing here can fail by chance.
+conditioned on the possible counts. Coverage is exact but for tails below 10⁻¹², so nothing here can fail by chance.
 """
 
 from collections.abc import Callable
@@ -160,10 +160,10 @@ def test_intervals_of_counts_cover_86_to_95_percent_for_all_sums_in_the_tables(
 
 
 def wrong_programs(one: OneCell, cells: int) -> dict[str, Callable[[Integers], Estimates]]:
-    """What might be written instead.
+    """Plausible wrong implementations.
 
-    A margin of error around the posterior mean, cut off at 0, is not among them: it covers as it should, and only the
-    definition of the interval convicts it.
+    A margin of error around the posterior mean, cut off at 0, is not among them: its coverage is right, and only the
+    definition of the interval rejects it.
     """
     variance, noise = cells * float(one.exact_variance), kind(one)
     half = int(1.645 * variance**0.5)

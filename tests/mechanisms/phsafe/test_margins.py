@@ -1,4 +1,4 @@
-"""Margins of error and budgets: each follows from the other, in both directions, and a margin covers what it says."""
+"""Margins of error and budgets: each follows from the other, and a margin has its stated coverage."""
 
 import math
 from fractions import Fraction

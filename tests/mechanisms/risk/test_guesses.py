@@ -33,7 +33,7 @@ from mechanisms.risk.tiers import CATEGORIES, FLAGS, OUTSIDE
 
 @pytest.mark.parametrize(("persons", "records"), [(4, [2, 1]), (2, [2, 1, 1]), (3, [1, 2]), (3, [0, 0]), (1, [3, 1])])
 def test_expected_matches_are_the_mean_over_all_matchings_without_replacement(persons: int, records: list[int]) -> None:
-    """Told apart from: matching with replacement, which names everybody if there is any record."""
+    """Told apart from: matching with replacement, which names everyone if there is any record."""
     labels = [category for category, number in enumerate(records) for _ in range(number)]
     slots = [*labels, *[None] * max(0, persons - len(labels))]
     matchings = list(permutations(slots, persons))
@@ -45,7 +45,7 @@ def test_expected_matches_are_the_mean_over_all_matchings_without_replacement(pe
 
 
 def test_who_is_left_by_a_first_matching_is_matched_by_group_of_frames() -> None:
-    """Told apart from: a second matching of everybody, and one with the records that the first one has used."""
+    """Told apart from: a second matching of everyone, and one with the records used by the first."""
     persons, group, labels = np.array([2, 1, 1]), np.array([0, 0, 1]), [(0, 0), (1, 0), (1, 1), (1, 1), (2, 0)]
     records = np.zeros((3, 2), dtype=np.int64)
     np.add.at(records, tuple(np.array(labels).T), 1)
@@ -71,7 +71,7 @@ def test_who_is_left_by_a_first_matching_is_matched_by_group_of_frames() -> None
 
 def test_ages_that_differ_by_a_year_agree_one_to_one() -> None:
     """After equal ages, the most pairs of all assignments. Told apart from: pairs with replacement, and an age that is
-    paired with the older one although only the younger one has nobody else."""
+    paired with the older one although only the younger one has no other partner."""
     rng = np.random.default_rng(4)
     for _ in range(20):
         records = [np.bincount(rng.integers(0, 6, 6), minlength=6) for _ in range(2)]
@@ -128,7 +128,7 @@ def test_numbers_of_records_tell_who_stays_leaves_and_arrives() -> None:
 
 def test_a_household_is_where_all_of_its_persons_are() -> None:
     """Two of a household are missing in their block. A record of either frame is in the second block, and of both in
-    the third one. Told apart from: persons who move alone, and a home that nobody may leave."""
+    the third one. Told apart from: persons who move alone, and a home that no person may leave."""
     known, records = np.zeros((3, 3), dtype=np.int64), np.zeros((3, 3, 2), dtype=np.int64)
     known[:, 2] = 30
     known[0, :2] = 1
@@ -244,7 +244,7 @@ def test_posterior_shares_of_pairs_are_those_of_bayes_over_all_compositions() ->
 
 
 def test_the_linear_estimate_is_near_the_posterior_and_leaves_the_prior_if_nothing_is_published() -> None:
-    """Told apart from: what is published of each category by itself, without the prior or without n."""
+    """Told apart from: the published count of each category by itself, without the prior or without n."""
     prior, published, persons = np.array([0.5, 0.3, 0.2]), np.array([14, 12, 6]), 30
     factors = np.eye(3)[:, None, :]
     sums = Sums(factors, published.astype(float), np.full(3, 9.0))

@@ -48,7 +48,7 @@ CASES = [(3, 7, 76), (7, 1, 3), (8, 2, 3), (9, 3, 3), (10, 4, 4), (10, 5, 76)]
 
 def test_types_that_are_in_halves_in_the_linear_program_are_decided_by_integers() -> None:
     """Of three types, any two together occur once at most. Told apart from: the halves of the linear program's only
-    solution at these costs, rounded to nobody, whom no inequality forbids."""
+    solution at these costs, rounded to no person, which no inequality forbids."""
     pairs = tuple(map(np.array, [(0, 1), (1, 2), (0, 2)]))
     ones = np.ones(3, dtype=np.int64)
     system = System(np.arange(3), ones, pairs, ones, np.zeros(3, dtype=np.bool_))
@@ -124,7 +124,7 @@ def test_a_block_of_one_person_is_determined_and_provable() -> None:
         other = system.differ_most(solution)
         assert measure_variability(solution, other) == 0
         assert system.count_provable(solution, other) == 1
-    # So is a block that nobody is left in, as in the world without its only person.
+    # So is an empty block, as in the world without its only person.
     nobody = System.of(SUMMARY_FILE, SUMMARY_FILE.tabulate(np.zeros_like(histogram))[0])
     assert len(nobody.reconstruct()) == 0
 

@@ -50,7 +50,7 @@ def draw(
     """The draw of a block.
 
     Args:
-        measured: what is measured.
+        measured: the measured lines.
         exact: the finest counts of its groups, shape (regions, iterations, 46).
         only: which iterations are a total only.
         noise: of the draw.
@@ -61,7 +61,7 @@ def draw(
 
 
 def published(kept: Sequence[Kept], first: int = 0) -> Published:
-    """What is kept, group by group."""
+    """The published results, group by group."""
     return {
         (int(region) + first, int(column)): (each.detail, counts)
         for each in kept

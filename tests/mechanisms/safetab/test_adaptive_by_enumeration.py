@@ -1,4 +1,4 @@
-"""The exact distribution of what SafeTab-P's draw of a block publishes, and its Rényi divergences.
+"""The exact distribution of the output of SafeTab-P's draw of a block, and its Rényi divergences.
 
 The draw is called with a source of noise that gives every combination of values within a support: one region of the
 block for each combination, all with the same exact counts. Probabilities of the noise come from its definition, to 100
@@ -127,7 +127,7 @@ def relevant(detail: int) -> list[int]:
 
 
 def outcomes(kept: Sequence[Kept], regions: int, columns: int = 1) -> Integers:
-    """What is published of each group, shape (regions, columns, 3): the detail, or −1, and one or two counts."""
+    """The published output of each group, shape (regions, columns, 3): the detail, or −1, and one or two counts."""
     found = np.tile(np.array(SUPPRESSED), (regions, columns, 1))
     for each in kept:
         assert (found[each.regions, each.iterations, 0] == -1).all(), "a group is published once"
@@ -151,7 +151,7 @@ def added(rows: Integers, masses: NDArray[np.float64]) -> Masses:
 def run(
     draw: Draw, each: Measured, groups: Sequence[Iteration], counts: Sequence[Sequence[int]], source: Enumerated
 ) -> Sequence[Kept]:
-    """What a draw keeps if every region has the same exact counts: for each group, those at `PLACES`."""
+    """The output of a draw if every region has the same exact counts: for each group, those at `PLACES`."""
     regions = len(source.region_ids)
     exact = np.zeros((len(groups), FINEST), dtype=np.int64)
     exact[:, PLACES] = counts
@@ -160,7 +160,7 @@ def run(
 
 
 def of_group(draw: Draw, each: Measured, iteration: Iteration, counts: Sequence[int], order: float) -> Masses:
-    """The masses of what a draw publishes of one group."""
+    """The masses of a draw's output for one group."""
     if iteration.detailed_only:
         source = Enumerated({"total only": [Axis.of(each.total_only, order)]})
     else:
@@ -173,7 +173,7 @@ def of_group(draw: Draw, each: Measured, iteration: Iteration, counts: Sequence[
 
 
 def by_definition(each: Measured, iteration: Iteration, counts: Sequence[int], order: float) -> Masses:
-    """The masses of what is published of one group, by the specification's algorithm."""
+    """The masses of the output for one group, by the specification's algorithm."""
     total = sum(counts)
     if iteration.detailed_only:
         return {(0, total + x, 0): p for x, p in _pairs(each.total_only, order)}
@@ -197,7 +197,7 @@ def _pairs(noise: Uncapped, order: float) -> list[tuple[int, float]]:
 
 
 def differ(one: Masses, other: Masses) -> bool:
-    """Whether two distributions differ by more than what is left out."""
+    """Whether two distributions differ by more than the mass left out."""
     return sum(abs(one.get(each, 0.0) - other.get(each, 0.0)) for each in one.keys() | other.keys()) > TOLERANCE
 
 
@@ -246,7 +246,7 @@ STATES = [(first, second) for first in range(3) for second in range(3 - first)]
 
 @lru_cache
 def kernel(draw: Draw, iteration: Iteration, counts: tuple[int, int], order: float, below: bool = True) -> Masses:
-    """The masses of what a draw publishes of one group, kept for further tests."""
+    """The masses of a draw's output for one group, cached for further tests."""
     return of_group(draw, measured(below=below), iteration, counts, order)
 
 

@@ -1,4 +1,4 @@
-"""SafeTab designs: every figure of production, the guarantee line by line, both runs together, and what is refused."""
+"""SafeTab designs: every figure of production, the guarantee line by line, both runs together, and the refusals."""
 
 import json
 import math
@@ -246,7 +246,7 @@ def test_each_measurement_spends_its_part_of_the_budget() -> None:
 
 
 def _cost(noise: DiscreteGaussian | DiscreteLaplace) -> Fraction:
-    """What a change by 1 costs: 1/2σ² or 1/t."""
+    """The loss of a change by 1: 1/2σ² or 1/t."""
     return 1 / (2 * noise.variance) if isinstance(noise, DiscreteGaussian) else 1 / noise.scale
 
 

@@ -1,4 +1,4 @@
-"""Lines by their names: every line has one, budgets and margins become a design's, and what is refused."""
+"""Lines by their names: every line has one, budgets and margins become a design's, and the refusals."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Lists of codes and iterations: production's universes, memberships, stability by brute force, what is refused."""
+"""Lists of codes and iterations: production's universes, memberships, stability by brute force, the refusals."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -144,7 +144,7 @@ def test_the_probability_of_the_greatest_values_is_rounded_up_by_little(scale: F
 
 
 def test_the_scale_of_the_largest_cap_does_not_matter_to_the_bounds() -> None:
-    """Nearly uniform, and nearly without a cap: both ends of what can be declared."""
+    """Nearly uniform, and nearly without a cap: both ends of the declarable range."""
     wide = CappedLaplace(Fraction(10**12), LARGEST_CAP)
     assert float(wide.exact_variance) == pytest.approx(LARGEST_CAP * (LARGEST_CAP + 1) / 3, rel=1e-5)
     assert float(wide.greatest(1)) == pytest.approx(1 / (2 * LARGEST_CAP + 1), rel=1e-4)

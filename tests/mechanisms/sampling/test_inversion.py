@@ -223,8 +223,8 @@ class NumberedToyWords:
 
 @pytest.mark.parametrize("noise", NARROW, ids=str)
 def test_a_draw_by_position_takes_its_own_word_and_further_ones_while_it_is_undecided(noise: Noise) -> None:
-    """Each position's draw is the one that `sample` makes of its word and the further ones: it does not depend on what
-    is drawn before it, nor on undecided draws there."""
+    """Each position's draw is the one that `sample` makes of its word and the further words: it does not depend on
+    earlier draws, decided or not."""
     bits, further = 5, [9, 30, 2, 17, 11, 4, 25]
     words = NumberedToyWords(further)
     positions = np.array([*range(1 << bits), *reversed(range(1 << bits))])

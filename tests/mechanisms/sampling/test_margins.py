@@ -1,4 +1,4 @@
-"""Margins of error of 90%, and the least budgets that keep them, whatever the search starts from."""
+"""Margins of error of 90%, and the least budgets that keep them, from any start of the search."""
 
 import math
 from fractions import Fraction

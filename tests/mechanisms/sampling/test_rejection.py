@@ -61,7 +61,7 @@ class _ForkError(Exception):
 
 
 class _AgainError(Exception):
-    """An attempt was rejected: the sampler starts again and keeps nothing."""
+    """An attempt was rejected: the sampler starts again from scratch."""
 
 
 class Scripted:

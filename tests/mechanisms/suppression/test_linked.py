@@ -178,8 +178,8 @@ def test_intervals_of_totals_are_those_of_all_values_that_have_the_published_one
 
 
 def test_small_cells_beside_very_large_ones_are_protected_or_refused() -> None:
-    """Fails for: counts that are scaled as totals are, so that no counts add up to the published ones; and a tolerance
-    that is wider than what a small total needs, so that a total which the others give away passes."""
+    """Fails for: counts scaled like totals, so that no counts add up to the published ones; and a tolerance too wide
+    for a small total, so that a total which the others give away passes."""
     tables = Tables((2, 3), ((0,), (0, 1), (1,)))
     counts = tables.add_up(np.array([2, 3, 3_000_000, 7, 4, 9]))
     published = suppress(tables.cell_of, counts, np.flatnonzero(counts < 5).tolist(), 3)

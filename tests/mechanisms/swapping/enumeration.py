@@ -4,7 +4,7 @@ Several tests compare the code with this module, which never calls the code unde
 Bailie, Gong and Meng, Algorithm 1, and every permutation and every contingency table is tried.
 
 A mechanism is the probability of a permutation as a function of the lengths of its cycles (fixed points are cycles of
-length 1) and of the swap rate p. The mechanisms compared here depend on nothing else.
+length 1) and of the swap rate p. The mechanisms compared here depend on these two alone.
 """
 
 import math

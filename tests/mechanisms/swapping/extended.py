@@ -3,7 +3,7 @@
 Like `enumeration`, this module never calls the code under test. A *table* counts records by holding value (row) and
 swap value (column). The rows are divided into strata, by holding values alone. A *kernel* is a matrix of exact
 probabilities from tables to tables: a stir is one, and so is randomized response. Mechanisms are products of kernels,
-so that two stirs, or noise and then a stir, are enumerated as what they are: one after the other.
+so that two stirs, or noise and then a stir, are enumerated one after the other.
 
 The probability of a permutation of rows follows from Bailie, Gong and Meng, Appendix E, with a swap rate for each
 record: the selected records are chosen independently, one alone is chosen anew, and a uniform derangement permutes
@@ -229,8 +229,8 @@ def laplace(states: Sequence[Table], ratio: Fraction) -> Kernel:
 
     P(noise = k) is proportional to `ratio`^|k|. The columns are the outputs with every cell from 0 to the number of
     records. An output beyond this window has the probability of the nearest output in it times a power of `ratio`
-    that does not depend on the input. So no ratio of two probabilities is greater beyond the window than in it: what
-    holds in the window holds everywhere.
+    that does not depend on the input. So no ratio of two probabilities is greater beyond the window than in it: a bound
+    that holds in the window holds everywhere.
     """
     most = sum(map(sum, states[0]))
     normalizer = (1 - ratio) / (1 + ratio)

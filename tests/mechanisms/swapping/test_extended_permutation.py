@@ -1,4 +1,4 @@
-"""`stir` draws with the probabilities that `extended` enumerates, and the plain swap gives what it always gave.
+"""`stir` draws with the probabilities that `extended` enumerates, and the plain swap's output is unchanged.
 
 The compiled mechanism is run on every sequence of toy words, so that each permutation's probability is exact. The real
 stream is compared by chi-square, with several stirs and noise.

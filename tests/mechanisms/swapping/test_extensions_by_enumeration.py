@@ -256,7 +256,7 @@ def test_the_smaller_loss_is_too_small_for_two_stirs_in_coarse_universes() -> No
 
 
 def with_any_rows(values: int, columns: tuple[int, ...]) -> list[Table]:
-    """Every table with these counts by swap value, whatever its counts by holding value."""
+    """Every table with these counts by swap value and any counts by holding value."""
     return [table for rows in compositions(sum(columns), values) for table in tables(rows, columns)]
 
 

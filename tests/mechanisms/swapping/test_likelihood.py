@@ -24,7 +24,7 @@ def test_ratios_are_those_of_the_enumerated_algorithm_and_within_twice_epsilon(s
     for permutation in permutations(range(size)):
         ratios = compute_log_ratios(np.array(permutation), rate, pairs)
         for (u, v), ratio in zip(pairs.tolist(), ratios, strict=True):
-            # In the other world, whoever got the value of u got that of v.
+            # In the other world, the record that got the value of u got the value of v.
             exchanged = tuple({u: v, v: u}.get(value, value) for value in permutation)
             cycles = cycle_type(permutation), cycle_type(exchanged)
             here, there, wrong, wrong_there = (float(m(c, rate)) for m in (algorithm_1, shuffled_anew) for c in cycles)

@@ -134,7 +134,7 @@ def test_the_laws_of_one_and_of_two_records_are_those_of_the_enumeration(size: i
 
 @pytest.mark.parametrize("wrong", ["p for p̃", "n for n - 1", "margins of another stratum", "one stratum for all"])
 def test_wrong_estimates_are_told_apart(wrong: str) -> None:
-    """Each is off by more than a hundredth on average, where the right one is off by nothing."""
+    """Each is off by more than a hundredth on average, and the right one is exact."""
     rate, other = Fraction(1, 3), (6, 3, 4)
     held, taken = (1, 1, 0, 0), (1, 1, 0, 0)
     law, given = outcomes(held, taken, rate), moments(4, rate)

@@ -1,4 +1,4 @@
-"""Answers are the sub-tables of what is published, from the most accurate source, with intervals that cover."""
+"""Answers are sub-tables of the published tables, from the most accurate source, with intervals that cover."""
 
 from fractions import Fraction
 from itertools import product
@@ -55,7 +55,7 @@ def exact(question: Question, counts: Counts) -> Counts:
 def published(
     cube: Hypercube, counts: Counts, draw: int | None = None, possible: NDArray[np.bool_] | None = None
 ) -> dict[Table, NDArray]:
-    """What a hypercube publishes; without noise if there is no draw."""
+    """The published tables of a hypercube; without noise if there is no draw."""
     tables = {}
     for table in cube.tables:
         noise = np.zeros(cube.cells(table), dtype=np.int64)

@@ -1,9 +1,9 @@
 """The differencing attack of papers/002, Appendix C: two tables that differ by one case.
 
-Everyone knows that the second table leaves out one person, and who that is. What the person's cell is shall not be
+Everyone knows that the second table leaves out one person, and who that person is. The person's cell must not be
 disclosed. Under cell consistency, all cells without that person have the same records in both tables, hence the same
-results: a difference that is not 0 shows the person's cell with certainty. Under query consistency, both tables have
-noise of their own.
+results: a difference that is not 0 shows the person's cell with certainty. Under query consistency, each table has its
+own noise.
 """
 
 from fractions import Fraction
@@ -51,7 +51,7 @@ def guess(first: NDArray[np.int64], second: NDArray[np.int64]) -> int | None:
 
 
 def test_cell_consistency_discloses_the_attribute_of_the_one_case_that_two_tables_differ_by() -> None:
-    """Wherever the results of the person's cell differ at all, the answer is right; nothing else ever differs."""
+    """The answer is right where the results of the person's cell differ; the results of other cells never differ."""
     right = wrong = silent = 0
     for seed in range(60):
         _, first, second, cell = published(seed, TABLE, "cell")

@@ -234,7 +234,7 @@ PUBLISHED = {
         8 0.003791861 0.01659093 0.05229263 0.118730368 0.1941934608 0.228801496 0.194193460 0.118730371 0.052292634
           0.016590928 0.00379186""",
 }
-"""What the introduction of sdcTools' `ptable` 1.0.0 prints: a count, and the probabilities of its results in order."""
+"""From the introduction of sdcTools' `ptable` 1.0.0: a count, and the probabilities of its results in order."""
 
 
 @pytest.mark.parametrize("parameters", PUBLISHED)

@@ -1,4 +1,4 @@
-"""Trees of all margins of a hypercube: they cost what is charged, and their fit is that of a dense solver."""
+"""Trees of all margins of a hypercube: their loss is the charge, and their fit equals a dense solver's."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -107,7 +107,7 @@ def test_the_fit_and_its_variances_are_those_of_a_dense_solver(
 
 
 def test_margins_have_less_noise_than_sums_of_cells_and_cells_more() -> None:
-    """With the same budget, of 3 × 30 cells: what `fitted` is for."""
+    """With the same budget, of 3 × 30 cells: the purpose of `fitted`."""
     cube = Hypercube({"a": 3, "b": 30}, Fraction(1), margins=Margins.FITTED)
     whole = Tree.shared(64, 8, Fraction(1))
     zeros = [{table: np.zeros((*cube.shape(table), size)) for table in cube.tables} for size in whole.sizes]

@@ -1,4 +1,4 @@
-"""Hypercubes: which tables are measured with which noise, what is charged, and what is refused."""
+"""Hypercubes: which tables are measured with which noise, the charge, and the refusals."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -34,7 +34,7 @@ NoiseOf = Callable[[Table], Distribution]
 
 
 class Record(NamedTuple):
-    """A record: its category of each variable, and what it adds."""
+    """A record: its category of each variable, and its contribution."""
 
     cell: tuple[int, ...]
     steps: int

@@ -1,4 +1,4 @@
-"""Moments: no record adds or changes more than is charged, and without noise everything is what numpy gives."""
+"""Moments: no record adds or changes more than the charge, and results without noise equal numpy's."""
 
 from fractions import Fraction
 from itertools import product
@@ -43,7 +43,7 @@ def test_no_record_adds_or_changes_more_than_is_charged(variables: int, scale: i
 
 @given(st.integers(1, 5), st.integers(0, 2**32))
 def test_no_change_of_many_variables_costs_more_than_is_charged(variables: int, seed: int) -> None:
-    """What was not enumerated: random pairs, half of them at the corners, where the change is greatest."""
+    """The pairs that were not enumerated: random ones, half of them at the corners, where the change is greatest."""
     random = np.random.default_rng(seed)
     moments = Moments(variables, 8, Fraction(1))
     inside = random.integers(-8, 9, (50, variables))
@@ -57,9 +57,9 @@ def test_no_change_of_many_variables_costs_more_than_is_charged(variables: int, 
 def test_the_charge_of_weighted_moments_is_the_greatest_loss_of_their_neighbors(
     variables: int, scale: int, weight: int, gaussian: bool, seed: int
 ) -> None:
-    """A record that changes its cell, its variables and its weight. No such change loses more than what is charged, and
-    that between cells at the bounds with the greatest weight loses as much. It tells apart a charge for a record added,
-    and noise for the greatest weight or the greatest number that the data have."""
+    """A record that changes its cell, its variables and its weight. No such change loses more than the charge, and the
+    change between cells at the bounds with the greatest weight loses as much. Told apart from: a charge for a record
+    added, and noise for the greatest weight or the greatest number in the data."""
     random, moments = np.random.default_rng(seed), Moments(variables, scale, Fraction(3, 2), gaussian, weight)
     kind, power = (ConcentratedLoss, 2) if gaussian else (PureLoss, 1)
 

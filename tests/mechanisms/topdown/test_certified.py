@@ -1,4 +1,4 @@
-"""What a design may declare can be estimated: no draw is charged for whose real-valued step then does not end."""
+"""Every design that can be declared can be estimated: no draw is charged whose real-valued step then does not end."""
 
 from fractions import Fraction
 
@@ -112,7 +112,7 @@ def test_shares_more_uneven_are_refused_before_anything_is_charged(query: str) -
 @pytest.mark.parametrize("persons", [10**3, 10**6, 10**8])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_root_whose_total_is_free_is_estimated_from_its_total_first(persons: int, seed: int) -> None:
-    """Bounds of a billion, as where nothing bounds a count."""
+    """Bounds of a billion, as for unbounded counts."""
     random, permitted = np.random.default_rng(seed), design("total", 40)
     truth = random.multinomial(persons, PERSONS.possible / PERSONS.possible.sum())[None]
     measurements = measured(truth, permitted, random)

@@ -1,4 +1,4 @@
-"""A TopDown design costs what the 2020 Census's did, line by line, and refuses what it could not carry out."""
+"""A TopDown design has the 2020 Census's loss, line by line, and refuses declarations that it could not carry out."""
 
 import json
 from dataclasses import replace

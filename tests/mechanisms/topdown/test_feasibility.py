@@ -1,6 +1,6 @@
-"""What is declared can be met, by every way down the tree; or it is refused.
+"""A declaration can be met, by every way down the tree, or it is refused.
 
-Where bounds and totals do not say enough, see `test_topdown_sets`.
+For declarations that bounds and totals do not decide, see `test_sets`.
 """
 
 from fractions import Fraction
@@ -48,9 +48,9 @@ def test_a_fixed_total_tightens_bounds() -> None:
 
 @pytest.mark.parametrize("answer", [[0, 9], [9, 0]])
 def test_units_are_occupied_where_people_live_and_by_no_more_than_these(answer: list[int]) -> None:
-    """In blocks of 4, 3 and 5 units nobody lives, two persons and nine, whatever the answers say. Told apart from:
-    bounds of the blocks alone, which the state's estimate would break; every unit occupied or none; a unit of nobody's
-    that is occupied."""
+    """Blocks of 4, 3 and 5 units have no, two and nine persons, for any answers. Told apart from: bounds of the
+    blocks alone, which the state's estimate would break; every unit occupied or none; an occupied unit without
+    persons."""
     units = declared([[0, 0]] * 3, [[4, 4], [3, 3], [5, 5]], blocks=[4, 3, 5])
     limits = limit_by_occupancy(LEVELS, PARENTS, units, np.array([0, 2, 9]))
     occupied = [
@@ -135,7 +135,7 @@ def test_every_parent_within_its_limits_can_be_divided_among_its_children(data: 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_limits_that_the_truth_keeps_to_exclude_no_truth(data: st.DataObject) -> None:
-    """Tightening takes nothing away that is possible."""
+    """Tightening keeps every possible count."""
     truth = np.array(data.draw(st.lists(st.integers(0, 5), min_size=6, max_size=6))).reshape(3, 2)
     slack = np.array(data.draw(st.lists(st.integers(0, 3), min_size=12, max_size=12))).reshape(2, 3, 2)
     state = data.draw(st.sampled_from([FREE, int(truth.sum())]))

@@ -29,7 +29,7 @@ DRAWS_OF_A = 25
 _SMALL = "group quarters, all", "two or more races"
 
 PROTOTYPE = Path(__file__).parents[2] / "data" / "topdown_full_information.csv"
-"""What a prototype of this mechanism found, with keys of its own: mean absolute errors, and a bias, of so many draws.
+"""Results of a prototype of this mechanism, with its own keys: mean absolute errors, and a bias, of so many draws.
 Census A is the one here; of its C, only the number of places of each level is the same. Types and races were held down
 to counties."""
 

@@ -274,9 +274,9 @@ def test_sums_of_cells_have_their_estimates_variances_and_covariances() -> None:
 
 
 def test_cells_of_the_finest_places_are_those_of_the_whole_linear_estimates_to_the_last_bit() -> None:
-    """Siblings that can have the same, with fixed totals and without, before and after others. Wrong programs: what
-    siblings have in common is taken from one with a fixed total for one without, from one that can have other
-    combinations, or from the children of the parent before."""
+    """Siblings with the same possible combinations, with fixed totals and without, before and after others. Wrong
+    programs: a sibling without a fixed total gets the shared values from one with a fixed total, from one with other
+    possible combinations, or from the children of the previous parent."""
     random = np.random.default_rng(3)
     parents = (np.zeros(3, dtype=np.int64), np.repeat(np.arange(3), (6, 1, 5)))
     upper = np.array([[9, 9, 9], [9, 0, 9], [0, 9, 0]])[random.integers(3, size=12)]

@@ -46,8 +46,8 @@ def test_children_given_their_parent_are_those_of_the_dense_problem(
     fixed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No constraint binds, and the parent is not the linear estimate. The final linear estimate as the target makes no
-    difference, but its covariance as the curvature counts twice what came from above, and the own measurements' knows
-    nothing of the levels below."""
+    difference, but its covariance as the curvature counts the measurements from above twice, and the covariance of the
+    own measurements leaves out the levels below."""
     monkeypatch.setattr(least_squares, "GAP", -1.0)
     monkeypatch.setattr(least_squares, "ITERATIONS", 400)
     tree, truth, limits = draw_town(1, 4_000, fixed=fixed)
@@ -81,8 +81,8 @@ def test_children_given_their_parent_are_those_of_the_dense_problem(
 def test_information_and_estimates_have_the_same_bytes_on_every_machine() -> None:
     """The digest is the same without vectors of the processor and without fused operations. Wrong programs: LAPACK, or
     sums in an order that depends on the processor, whose last bits make other published bytes elsewhere. If the digest
-    changes, the versions of `information` and of `estimation` must increase: otherwise, a run that was killed goes on
-    with what an earlier program made."""
+    changes, the versions of `information` and of `estimation` must increase: otherwise, a run that was killed continues
+    with an earlier program's output."""
     digest, tree = sha256(), draw_five()
     informed = tree.inform()
     for own in (*informed, *tree.descend(informed)):
@@ -274,8 +274,9 @@ def test_units_whose_number_is_held_follow_the_scalar_formulas() -> None:
 
 @pytest.mark.parametrize("rest", [0.0, 2e-16])
 def test_places_without_a_choice_do_not_slow_down_the_others(rest: float) -> None:
-    """One that can have nothing, and one whose single count is fixed, but for rounding errors of its variance. Wrong
-    programs: their curvature is 1, or the inverse of the rounding error; after 20,000 iterations, nothing is solved."""
+    """One place must be empty, and one has a single fixed count, but for rounding errors of its variance. Wrong
+    programs: their curvature is 1, or the inverse of the rounding error; the solver then fails after 20,000
+    iterations."""
     schema, v = replace(UNITS, bounded="occupancy", rounding=("total", "occupancy")), 5e7
     present = np.array([[False, False], [True, True], [True, True], [False, True]])
     variance = np.array(

@@ -1,4 +1,4 @@
-"""The real-valued step gives what a general convex solver gives, within the constraints, with a certificate."""
+"""The real-valued step agrees with a general convex solver, within the constraints, with a certificate."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The redistricting tables: their standard cells, and that each counts what its label says."""
+"""The redistricting tables: their standard cells, and that each counts the records of its label."""
 
 from itertools import combinations, product
 

@@ -1,4 +1,4 @@
-"""The integer step: constraints exact, nothing strays by 1, and no integers are nearer, query by query."""
+"""The integer step: constraints exact, every count moved by less than 1, and no integers nearer, query by query."""
 
 from collections.abc import Sequence
 from itertools import product

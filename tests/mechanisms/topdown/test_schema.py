@@ -1,4 +1,4 @@
-"""What TopDown counts, and the allocations of the 2020 Census."""
+"""TopDown's counts, and the allocations of the 2020 Census."""
 
 import json
 from dataclasses import replace
@@ -61,8 +61,8 @@ def test_a_marginal_is_the_sum_over_what_it_does_not_name() -> None:
 
 @pytest.mark.parametrize("schema", [DHC_PERSONS, HOUSEHOLDS])
 def test_marginal_cells_of_a_large_histogram_follow_from_the_codes(schema: Schema) -> None:
-    """For every attribute and recode, and several, in either order. Wrong programs: what is added for the first code
-    of an attribute is counted twice or taken off; attributes are divided among the halves by the order of the query."""
+    """For every attribute and recode, and several, in either order. Wrong programs: the term of an attribute's first
+    code is counted twice or subtracted; attributes are divided among the halves by the order of the query."""
     shape = [attribute.size for attribute in schema.attributes]
     cells = np.random.default_rng(3).integers(0, schema.size, 500).astype(np.int32)
     by_attribute = zip(schema.attributes, np.unravel_index(cells, shape), strict=True)

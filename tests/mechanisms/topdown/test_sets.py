@@ -1,4 +1,4 @@
-"""Counts of several groups together: what is declared is accepted exactly if it can be met, and always is met then.
+"""Counts of several groups together: a declaration is accepted exactly if it can be met, and then always is met.
 
 Every claim about limits is compared with an enumeration: of all integers that the units of the finest level may have,
 and of all their sums.
@@ -38,7 +38,7 @@ FIVE_KINDS = Schema(
     impossible=({"kind": 2, "adult": 0},),
     rounding=("total", "kind", "kind * race"),
 )
-"""With a fixed total, four kinds at least are needed for sets that bounds say nothing about."""
+"""With a fixed total, at least four kinds are needed for sets that bounds do not decide."""
 
 EXACT = settings(
     deadline=None,
@@ -50,7 +50,7 @@ EXACT = settings(
 
 @dataclass(frozen=True)
 class Declared:
-    """A tree, bounds of its finest places, and by level what totals are held."""
+    """A tree, bounds of its finest places, and the totals held, by level."""
 
     parents: tuple[NDArray[np.int64], ...]
     lower: NDArray[np.int64]
@@ -156,8 +156,8 @@ def declarations(draw: st.DrawFn) -> Declared:
 @settings(EXACT, max_examples=examples(1500))
 @given(declarations())
 def test_limits_are_those_of_the_counts_that_there_can_be(declared: Declared) -> None:
-    """Accepted exactly if there are some; and then, at every place, what keeps to the limits is what there can be, and
-    bounds are as tight as they can be."""
+    """A declaration is accepted exactly if it has possible counts; and then, at every place, exactly the possible
+    counts keep to the limits, and bounds are as tight as they can be."""
     possible = declared.possible()
     try:
         levels = declared.limits()
@@ -230,7 +230,7 @@ def test_the_limits_of_some_units_are_theirs_alone() -> None:
 
 @st.composite
 def divisions(draw: st.DrawFn) -> tuple[Declared, int, int, NDArray[np.float64]]:
-    """A declaration that can be met, a place with children that sets matter to, and what was estimated of them."""
+    """A declaration that can be met, a place whose children have sets, and the children's estimates."""
     declared = draw(declarations())
     try:
         levels = declared.limits()
@@ -280,7 +280,7 @@ def test_counts_are_the_nearest_that_keep_to_all_limits(
 
 
 def of_many_kinds(children: int, seed: int) -> tuple[Limits, NDArray[np.int64], NDArray[np.float64]]:
-    """Counties of ten blocks each with eight kinds, what is known of them, and estimates far from what can be.
+    """Counties of ten blocks each with eight kinds, their limits and sums, and estimates far from all possible counts.
 
     Blocks have up to four kinds, and their totals are held.
     """
@@ -311,7 +311,7 @@ def test_an_integer_program_with_all_sets_is_not_nearer(children: int) -> None:
         rows.append(np.kron(np.eye(children)[unit], in_set))
         least.append(limits.sets.least[row])
         most.append(limits.sets.most[row])
-    # |y − x| is what a second column has at least, once as y − x and once as x − y.
+    # |y − x| is the lower bound of a second column, once as y − x and once as x − y.
     keep = np.concatenate(rows)
     apart = np.block([[np.eye(size), np.eye(size)], [-np.eye(size), np.eye(size)]])
     program = milp(
@@ -374,7 +374,7 @@ def walked_down(
     scale: float = 1,
     total_first: bool = False,
 ) -> list[NDArray[np.int64]]:
-    """The histograms of all levels, from measurements of what is no truth perhaps."""
+    """The histograms of all levels, from measurements of counts that may break the constraints."""
     random = np.random.default_rng(seed)
     found: list[NDArray[np.int64]] = []
     for depth, limits in enumerate(tree.declared.limits()):

@@ -1,4 +1,4 @@
-"""Random trees, walked down level by level: what holds of one family's histograms holds of the whole tree."""
+"""Random trees, walked down level by level: properties of one family's histograms hold for the whole tree."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ QUERIES = ("total", "kind", "race", "detailed")
 
 @dataclass(frozen=True)
 class Tree:
-    """Places by level, the truth about the finest, and what is held of whom."""
+    """Places by level, the exact counts of the finest, and the limits of each place."""
 
     parents: tuple[NDArray[np.int64], ...]
     truth: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""What is said to be read is what estimation reads; and answers of many siblings at a time are those one by one."""
+"""Estimation reads exactly the listed answers; and answers of many siblings at a time equal the answers one by one."""
 
 import gc
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Noted:
 
 @pytest.fixture(scope="module")
 def measured() -> list[tuple[Measuring, Counts]]:
-    """By level, the answers and the exact counts. Nobody is in the first two blocks, nor in the place above them."""
+    """By level, the answers and the exact counts. The first two blocks and the place above them are empty."""
     random = np.random.default_rng(7)
     exact = [count(UNITS, random.integers(2, 9, 60), random.integers(0, 6, 60))]
     for above in PARENTS[:0:-1]:
@@ -56,8 +56,8 @@ def measured() -> list[tuple[Measuring, Counts]]:
 
 
 def test_exact_counts_leave_memory_with_what_reads_them(measured: Sequence[tuple[Measuring, Counts]]) -> None:
-    """Told apart from: a cache of precisions that refers to the answers, as `lru_cache` of a method does, which keep
-    the counts of all families until Python looks for what refers to itself."""
+    """Told apart from: a cache of precisions that refers to the answers, as `lru_cache` of a method does, and so keeps
+    the counts of all families until Python collects cycles."""
     noted = [Noted(answers) for answers, _ in measured]
     gc.disable()
     try:
@@ -72,8 +72,8 @@ def test_exact_counts_leave_memory_with_what_reads_them(measured: Sequence[tuple
 
 @pytest.mark.parametrize("full", [True, False])
 def test_what_is_read_is_told_beforehand(measured: Sequence[tuple[Measuring, Counts]], full: bool) -> None:
-    """Told apart from: all places that are measured; children of places that gain nothing by them; those of an only
-    child left out; and siblings whose parent is empty."""
+    """Told apart from: all places that are measured; children of places that gain nothing by them; the children of an
+    only child left out; and siblings whose parent is empty."""
     above, levels = None, [answers.level for answers, _ in measured]
     for depth, (_, exact) in enumerate(measured):
         noted = [Noted(answers) for answers, _ in measured[depth:]]

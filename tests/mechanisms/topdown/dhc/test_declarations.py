@@ -1,5 +1,5 @@
-"""What the DHC counts, and with which budget, is what the Census Bureau's production code has: long lists are held by
-their digests, made from the published lists."""
+"""The DHC's counts and budgets match the Census Bureau's production code: long lists are compared by their digests, made
+from the published lists."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Every family of every level can be estimated, and what comes out meets every constraint of the DHC.
+"""Every family of every level can be estimated, and the estimates meet every constraint of the DHC.
 
 Wrong programs that these tests tell apart: one that holds the redistricting data at the upper levels only; one that
 lets persons live in types of group quarters without a facility; one that draws less noise because it reads less; one
@@ -584,7 +584,8 @@ def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(
 
 def test_every_own_query_draws_the_estimates_to_its_answers() -> None:
     """Told apart from a program that measures a query and fits the others alone, by which both distances are equal: the
-    estimates are nearer to the truth if the answers to a query are exact and precise than if they count for nothing."""
+    estimates are nearer to the truth if the answers to a query are exact and precise than if their weight is
+    negligible."""
     country = draw_country(2, 1, 4, persons=30, quarters=1)
     quarters = count_quarters(country.redistricting[-1], country.facilities)
     children, exact, above = len(country.facilities), country.persons[-1], country.persons[-2]
@@ -658,8 +659,8 @@ def test_own_queries_of_homes_are_fitted_best_too(monkeypatch: pytest.MonkeyPatc
 
 
 def test_units_tell_the_tenure_of_households_of_one_origin_and_race() -> None:
-    """In passes of which the first measures each cell by itself. Told apart from a program that then leaves out what
-    units tell."""
+    """In passes whose first measures each cell by itself. Told apart from a program that then leaves out the tenure
+    from units."""
     plan = divide_queries(HOUSEHOLD_PLAN_WITHIN_PERSONS, [["detailed"]])
     cells = np.flatnonzero(HOUSEHOLDS.possible)
     cells = cells[HOUSEHOLDS.marginal(ORIGIN_AND_RACE).find(cells) == 0]
@@ -701,7 +702,7 @@ def test_groups_rounded_together_are_as_near_as_each_by_itself(monkeypatch: pyte
 
 @dataclass(frozen=True)
 class Homes:
-    """Units and households of a small country, and what holds of them, by level."""
+    """Units and households of a small country, and their constraints, by level."""
 
     parents: list[Numbers]
     exact: list[list[Counts]]

@@ -201,7 +201,7 @@ def test_queries_by_which_nothing_could_be_estimated_are_refused(name: str) -> N
 
 
 def test_other_histograms_have_passes_too() -> None:
-    """What is refused above is taken with another option."""
+    """The values refused above are accepted with another option."""
     design((("tenure_3lev", "tenure_vacant_and_gq_types"), ("detailed",)), OF_UNITS, "units")
     design((("hhtenshort_3lev * multig",), ("detailed",)), OF_HOUSEHOLDS, "households")
     shares = {level: dict.fromkeys(OF_TENURE, "1/3") for level in LEVELS}

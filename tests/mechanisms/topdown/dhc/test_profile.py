@@ -18,7 +18,7 @@ PLACES, RECORDS = 3, 3000
 
 
 def draw(schema: Schema) -> Counts:
-    """Nobody, and no unit, is in the last place."""
+    """The last place has no persons and no units."""
     random = np.random.default_rng(6)
     cells = random.choice(np.flatnonzero(schema.possible), RECORDS)
     keys, count = np.unique(random.integers(0, PLACES - 1, RECORDS) * schema.size + cells, return_counts=True)
@@ -41,9 +41,9 @@ def profile(drawn: Mapping[str, Counts]) -> Mapping[int, list[int]]:
 
 
 def test_rows_count_the_records_of_their_labels(drawn: Mapping[str, Counts], profile: Mapping[int, list[int]]) -> None:
-    """Told apart from: races by their position among combinations; children of any relationship; anybody under 18 as
-    own children; the householder's age as that of the oldest; singles without partner who have relatives as living
-    alone; and vacant units for migrant workers that are left out."""
+    """Told apart from: races by their position among combinations; children of any relationship; anyone under 18 as own
+    children; the householder's age as that of the oldest; singles without partner who have relatives as living alone;
+    and vacant units for migrant workers that are left out."""
     due = Counter[tuple[int, int]]()
 
     def read(schema: Schema) -> list[tuple[int, list[int], int]]:

@@ -1,4 +1,4 @@
-"""Tables count what their labels say: against records counted one by one, by rules written out again."""
+"""Tables count the records of their labels: compared with records counted one by one, by rules written out again."""
 
 from collections import Counter
 from fractions import Fraction
