@@ -1,5 +1,5 @@
-"""The DHC's counts and budgets match the Census Bureau's production code: long lists are compared by their digests, made
-from the published lists."""
+"""The DHC's counts and budgets match the Census Bureau's production code: long lists are compared by their digests,
+made from the published lists."""
 
 from dataclasses import replace
 from fractions import Fraction
