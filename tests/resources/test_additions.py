@@ -1,9 +1,9 @@
-"""Claims about what a database can carry besides the columns of its tables: it is refused, or changes no answer.
+"""Claims about other objects of a database than the columns of its tables: each is refused or changes no answer.
 
-Whoever can write `public.duckdb` alters a value, and adds what could keep a comparison from noticing: a collation that
-makes two codes equal, another type, a view that knows who reads it. The additions are one or more for each kind that
-the catalog functions of DuckDB list. A version of DuckDB with a further function, or a further column of one, fails
-here until somebody has looked at it.
+An attacker who can write `public.duckdb` alters a value and adds objects that could hide the change from a comparison:
+a collation that makes two codes equal, another type, a view that depends on its reader. Each kind of object that
+DuckDB's catalog functions list has at least one such addition. A version of DuckDB with a further function, or a
+further column of one, fails here until a developer has examined it.
 """
 
 import random
@@ -104,9 +104,9 @@ def alter(base: Path, warehouse: Warehouse, rng: random.Random, addition: str, l
 
 
 def passes(warehouse: Warehouse, original: dict[str, tuple[pa.Table, str]], altered: str) -> Iterator[str]:
-    """What passes a comparison or a version of an opened zone although it is not what was written.
+    """Alterations that pass the comparison or the version of an opened zone.
 
-    With the values that are stored, the comparison must also see each text that is written in the other case.
+    The comparison of the stored values must also notice each text written in the other case.
     """
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         for name in {altered, "joined"}:
@@ -148,7 +148,8 @@ def test_every_function_of_the_catalog_was_looked_at() -> None:
 
 
 def end(warehouse: Warehouse, original: dict[str, tuple[pa.Table, str]], altered: str) -> str:
-    """How an alteration ends: the zone is refused, a view no longer fits its tables, or nothing passes."""
+    """The outcome of an alteration: the zone is refused, a view no longer fits its tables, or the alteration is
+    seen."""
     try:
         passed = list(passes(warehouse, original, altered))
     except WarehouseError as error:
@@ -175,7 +176,7 @@ def test_what_a_database_carries_is_refused_or_hides_nothing(
 def test_no_alteration_passes_whatever_is_added(
     base: Path, warehouse: Warehouse, original: dict[str, tuple[pa.Table, str]], case: int
 ) -> None:
-    """2,000 tries: an addition, a lie, and a column of a table. What DuckDB does not make is not a try."""
+    """2,000 tries: an addition, a lie, and a column of a table. Alterations that DuckDB rejects do not count."""
     rng, ends = random.Random(case), Counter[str]()
     while ends.total() < TRIES:
         addition, lie = rng.choice(list(ADDITIONS)), rng.choice(list(LIES))

@@ -54,7 +54,7 @@ def kept(ledger: Ledger) -> dict[str, bytes]:
 
 
 def test_the_head_is_stamped_once_and_the_authority_gets_only_its_hash(ledger: Ledger, authority: Authority) -> None:
-    """Told apart from: a stamp for every publication, one that replaces another, and a query with anything else."""
+    """Wrong programs: a stamp for every publication, one that replaces another, and a query with anything else."""
     (entry,) = ledger.entries()
     before = datetime.now(UTC).replace(microsecond=0)
     made = ledger.stamp_head()
@@ -133,7 +133,7 @@ def answer_wrongly(wrong: str, authority: Authority, ledger: Ledger, folder: Pat
 def test_what_is_no_stamp_of_this_entry_for_this_request_is_refused_and_not_kept(
     wrong: str, ledger: Ledger, authority: Authority, tmp_path: Path
 ) -> None:
-    """Told apart from programs that leave out a comparison: of digest, kind, nonce, chain, validity or signer."""
+    """Wrong programs: omit a comparison: of digest, kind, nonce, chain, validity or signer."""
     root = authority.root.read_bytes()
     (authority.root.parent / "ts.cnf").write_text(
         (authority.root.parent / "ts.cnf").read_text().replace("sha256, sha512\n", "sha256, sha512, sha3-256\n")
@@ -153,7 +153,7 @@ def test_what_is_no_stamp_of_this_entry_for_this_request_is_refused_and_not_kept
 def test_an_authority_that_cannot_be_reached_is_asked_again_and_then_the_setting_is_named(
     status: int | None, ledger: Ledger, authority: Authority
 ) -> None:
-    """Told apart from: a publication without its stamp, and a refusal that nobody tries again."""
+    """Wrong programs: publish without the stamp, or give a refusal that is not retried."""
     if status is None:
         ledger = ledger.model_copy(update={"time_authority": "http://127.0.0.1:9/tsr"})
     answers: list[int | None] = [status, status]
@@ -173,7 +173,7 @@ def test_an_authority_that_cannot_be_reached_is_asked_again_and_then_the_setting
 def test_a_stamp_is_verified_for_the_time_at_which_it_was_made_and_against_what_is_stated(
     ledger: Ledger, authority: Authority, tmp_path: Path
 ) -> None:
-    """Told apart from: one that is worthless once the authority has another certificate."""
+    """Wrong program: makes a stamp that is worthless once the authority has another certificate."""
     root = certify(tmp_path / "brief", ends=timedelta(seconds=2))
     authority.answer = partial(stamp, root.parent)
     made = ledger.model_copy(update={"time_authority_root": str(root)}).stamp_head()
@@ -201,7 +201,7 @@ def set_back(earlier: dict[Path, bytes]) -> None:
 
 
 def test_a_ledger_that_was_set_back_with_its_anchor_is_found_by_a_stamp_and_charges_nothing(ledger: Ledger) -> None:
-    """Told apart from: looking at the anchor alone, which is set back too, or at sequence numbers alone."""
+    """Wrong programs: looking at the anchor alone, which is set back too, or at sequence numbers alone."""
     ledger.stamp_head()
     earlier = state(ledger)
     reserve(ledger, "second")

@@ -1,4 +1,4 @@
-"""After a compaction nothing is left of what was deleted, and nothing of the rest is lost, whoever else writes."""
+"""A compaction removes all deleted data and loses no other data, even if other processes write."""
 
 import multiprocessing
 import os
@@ -79,7 +79,7 @@ def test_nothing_is_left_of_what_was_deleted(warehouse: Warehouse) -> None:
 def test_a_session_that_opened_the_old_file_turns_to_the_new_one(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise what it writes would be lost with the old file."""
+    """Otherwise its writes would be lost with the old file."""
     write(warehouse, KEPT, ["one"])
     path = warehouse.path(Zone.CONFIDENTIAL)
     stat, calls = Path.stat, 0
@@ -106,7 +106,7 @@ def test_a_session_that_opened_the_old_file_turns_to_the_new_one(
 def test_a_session_that_begins_meanwhile_leaves_the_copy_alone(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sessions remove what others left when they created a file."""
+    """Sessions remove files that others left when they created a file."""
     write(warehouse, KEPT, ["one"])
     replace = Path.replace
 

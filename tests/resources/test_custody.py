@@ -52,7 +52,7 @@ def test_the_first_use_makes_a_private_key_that_stays(custody, master):
     assert len(bytes.fromhex(master.read_text())) == 32
     kept = master.read_bytes()
     assert custody.version_key() == Custody(folder=custody.folder).version_key()
-    # A process that was just behind another one leaves the other's key, and nothing of its own.
+    # A process that was just behind another one keeps the other's key and leaves no file of its own.
     custody._make()
     assert master.read_bytes() == kept
     assert {path.name for path in master.parent.iterdir()} == {"master.key", "ledger.anchor"}
@@ -190,7 +190,7 @@ def test_processes_that_use_a_new_custody_at_once_agree_on_its_keys(tmp_path, pr
         assert not list(place.rglob(".*")), "nothing half made is left"
 
 
-# What belongs together -------------------------------------------------------------------------------------
+# Parts that belong together --------------------------------------------------------------------------------
 
 KEY, SEALED, TIE = "custody/master.key", "custody/ledger.anchor", "warehouse/custody.fingerprint"
 BOOK, RECORDS = "warehouse/ledger.duckdb", "warehouse/confidential.duckdb"
@@ -201,7 +201,7 @@ EARLIER_ANCHOR = {
     "mac": "a7e04935fe0ff29a1c015527f168db3549da1a8fafbc356b07d4459c2617c568",
     "sequence": 1,
 }
-"""What the first version of Stirred wrote under the master key `MASTER`."""
+"""The bytes that the first version of Stirred wrote under the master key `MASTER`."""
 
 
 def contents(folder):
@@ -220,7 +220,7 @@ def used(folder, *, charged):
 
 
 def whole(there, *, charged):
-    """Whether nothing is lost: what can be made again without harm may be missing."""
+    """Whether the deployment is complete, apart from parts that can be made again without harm."""
     if not {KEY, SEALED} <= there:
         return False
     return BOOK in there if charged else TIE in there or there.isdisjoint({BOOK, RECORDS})
@@ -229,9 +229,9 @@ def whole(there, *, charged):
 @pytest.mark.parametrize("charged", [True, False], ids=["charged", "not charged"])
 @pytest.mark.parametrize("given", [True, False], ids=["key in the environment", "key in a file"])
 def test_without_any_of_its_parts_a_deployment_is_new_whole_or_refused(tmp_path, monkeypatch, charged, given):
-    """All sets of parts that can be missing. A refusal says how to restore, and changes and makes nothing.
+    """All sets of parts that can be missing. A refusal explains how to restore, and changes and makes no file.
 
-    Told apart from: a new key for a lost one, a new anchor for a lost one, and an empty ledger for a lost one.
+    Wrong programs: make a new key for a lost one, a new anchor for a lost one, or an empty ledger for a lost one.
     """
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
     if given:
@@ -266,7 +266,7 @@ def test_without_any_of_its_parts_a_deployment_is_new_whole_or_refused(tmp_path,
 
 @pytest.mark.parametrize("charged", [True, False], ids=["charged", "not charged"])
 def test_another_custody_is_refused_wherever_it_comes_from(tmp_path, monkeypatch, charged):
-    """Told apart from: looking at the key alone, or at key and anchor without the databases."""
+    """Wrong programs: looking at the key alone, or at key and anchor without the databases."""
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
     custody, other = used(tmp_path / "one", charged=charged), used(tmp_path / "other", charged=charged)
     other.version_key()
@@ -416,7 +416,7 @@ def test_an_ephemeral_key_lives_from_charge_to_settlement(custody):
 
 @pytest.mark.parametrize("mode", CustodyMode)
 def test_a_key_is_opened_only_with_the_commitment_made_to_it(custody, mode):
-    """Told apart from: no comparison, one of ephemeral keys alone, and one of the first digits alone."""
+    """Wrong programs: no comparison, one of ephemeral keys alone, and one of the first digits alone."""
     committed = custody.commit(DRAW, mode)
     assert compute_commitment(custody.open_key(DRAW, mode, committed)) == committed
     altered = committed[:-1] + "01"[committed[-1] == "0"]
@@ -455,7 +455,7 @@ def test_a_commitment_is_the_digest_of_the_key():
     assert compute_commitment(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-# Nothing shows a key ---------------------------------------------------------------------------------------
+# Keys are never shown ---------------------------------------------------------------------------------------
 
 
 def test_no_error_representation_or_dagster_record_shows_a_key(custody, master, capfd):
@@ -492,8 +492,8 @@ def test_no_error_representation_or_dagster_record_shows_a_key(custody, master, 
 
 
 def test_an_altered_record_of_editions_refuses_its_own_release_and_no_other(custody, master):
-    """Told apart from: verifying all records at once, so that one damaged file stops every publication; and from
-    believing whatever seal is the custody's, though it is that of another release's record, or of another custody."""
+    """Wrong programs: verify all records at once, so that one damaged file stops every publication; or accept any seal
+    of a custody, also of another release's record or of another custody."""
     for release in ("first", "second"):
         custody.record_edition("town", release, "1", release, "sums", kept=False)
     folder = master.parent / "publications"

@@ -1,4 +1,4 @@
-"""Claims about damaged databases and folders that cannot be written: one clear error, and nothing begins anew."""
+"""Claims about damaged databases and read-only folders: each gives one clear error, and no zone starts again empty."""
 
 import json
 import os
@@ -148,7 +148,7 @@ def test_a_damaged_zone_is_refused_and_not_begun_anew(ledger: Ledger, zone: Zone
 
 @pytest.mark.parametrize("name", ["public.duckdb", "public.duckdb.wal"])
 def test_a_pipe_in_the_place_of_a_file_is_refused(ledger: Ledger, name: str) -> None:
-    """Told apart from: a session that opens it, and waits for ever for somebody who writes."""
+    """Wrong program: a session that opens the pipe and waits forever for a writer."""
     file = ledger.warehouse.path(Zone.PUBLIC).with_name(name)
     file.unlink(missing_ok=True)
     os.mkfifo(file, 0o600)
@@ -160,7 +160,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused(ledger: Ledger, name: str) -> 
 
 
 def test_a_path_that_duckdb_cannot_write_to_is_refused(tmp_path: Path) -> None:
-    """Told apart from: a deployment in which the first commit fails, with a path that nobody knows."""
+    """Wrong program: a deployment whose first commit fails with a path that the user does not know."""
     with (
         pytest.raises(WarehouseError, match=r"cannot open ledger\.duckdb: DuckDB takes no path with `\?`, .*why\?"),
         deployment(tmp_path / "why?").warehouse.session(writes=Zone.LEDGER),

@@ -1,4 +1,4 @@
-"""Instances of DuckDB that wait for the next session: what one session could do or see, another one cannot."""
+"""Instances of DuckDB that wait for the next session: the abilities and data of one session do not pass to another."""
 
 import os
 import shutil
@@ -44,9 +44,9 @@ def test_a_session_has_the_instance_that_an_equal_one_has_left(
             assert session.rows("warehouse/tables", {"zone": "confidential", "schema": "town"}) == []
     assert len(made) <= 1
     with pytest.raises(duckdb.ConnectionException):
-        # Nothing of a session that has ended goes on with the instance.
+        # A session that has ended cannot use the instance any more.
         session._connection.execute("SELECT 1")
-    # Nothing holds the file, and nothing is left to be replayed.
+    # No connection holds the file, and no log remains to be replayed.
     assert [path.name for path in Path(warehouse.folder).glob("public*")] == ["public.duckdb"]
     with duckdb.connect(str(warehouse.path(Zone.PUBLIC))):
         pass
@@ -117,7 +117,7 @@ MADE_IN_MEMORY = {
     "CREATE MACRO strlen(text) AS 7": "SELECT error('as DuckDB has it') WHERE strlen('ab') = 2",
     "CREATE MACRO rows_of() AS TABLE SELECT 1 AS one": "FROM rows_of()",
 }
-"""What a statement makes beside the zones, and a statement that fails in an instance without it."""
+"""Statements that create an object outside the zones, each with a statement that fails in an instance without it."""
 
 
 def test_nothing_of_a_session_is_in_the_next_one(warehouse: Warehouse) -> None:

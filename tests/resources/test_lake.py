@@ -1,4 +1,4 @@
-"""Claims about zones in a lake: who sees what, what a failure leaves, what is deleted, and what errors say."""
+"""Claims about zones in a lake: access to zones, the state after a failure, deletion, and messages of errors."""
 
 import multiprocessing
 import os
@@ -70,7 +70,7 @@ def parquet(lake: Lake) -> list[Path]:
 
 
 def test_a_session_sees_the_zones_it_named_and_writes_one(warehouse: Warehouse) -> None:
-    """Told apart from: DuckLake's ten attempts at a commit, with which 14 of 48 commits of 16 writers failed."""
+    """Wrong program: leaves a commit to DuckLake's ten attempts, with which 14 of 48 commits of 16 writers failed."""
     assert not any(warehouse.holds(zone) for zone in ZONES)
     assert "nothing has been written to the public zone yet" in refusal(warehouse, reads=[Zone.PUBLIC])
     for table in (UNITS, SHOWN):
@@ -104,8 +104,8 @@ def test_a_session_that_reads_sees_one_state_whoever_writes_meanwhile(warehouse:
 
 
 def test_a_table_that_is_held_is_read_once(warehouse: Warehouse) -> None:
-    """Wrong program: reads what was put in its place after its content version was computed, or a table that was not
-    there. Its copy has the same version, whatever the types of its columns."""
+    """Wrong programs: read a table that replaced this one after its content version was computed, or that was missing
+    then. The copy has the same version, whatever the types of its columns."""
     columns = (
         "'a' AS t, 1::UTINYINT AS u, 2::BIGINT AS b, 3.25::DECIMAL(9, 2) AS d, DATE '2020-02-29' AS day, true AS f"
     )
@@ -129,7 +129,7 @@ def test_a_table_that_is_held_is_read_once(warehouse: Warehouse) -> None:
 def test_a_state_that_is_compacted_while_a_session_begins_is_no_verdict(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: a refusal, because the state to attach is gone. The session is opened again, at the next one."""
+    """Wrong program: refuses because the state to attach is gone. The session is opened again, at the next state."""
     write(warehouse, SHOWN, ["before"])
     attach = LakeZone._attach_instead
 
@@ -146,7 +146,7 @@ def test_a_state_that_is_compacted_while_a_session_begins_is_no_verdict(
 def test_a_session_costs_the_same_however_many_tables_there_are(
     lake: Lake, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: DuckDB's list of tables, which fetches the statistics of each, and the lake attached twice."""
+    """Wrong programs: DuckDB's list of tables, which fetches the statistics of each, and the lake attached twice."""
     tables = [Table(Zone.PUBLIC, "village", f"t{number}") for number in range(3)]
     for table in tables:
         write(warehouse, table, [1])
@@ -155,7 +155,7 @@ def test_a_session_costs_the_same_however_many_tables_there_are(
     monkeypatch.setattr(
         LakeZone, "_attach", lambda *given, **how: attached.append(how.get("alone", False)) or attach(*given, **how)
     )
-    # Whoever asked for statistics would wait for them in vain.
+    # A session that read the statistics would wait for them in vain.
     catalog = lake.catalogs[Zone.PUBLIC]
     with psycopg.connect(host=catalog.folder, dbname=catalog.name, user="postgres") as blocking:
         blocking.execute("LOCK TABLE ducklake_table_stats, ducklake_table_column_stats IN ACCESS EXCLUSIVE MODE")
@@ -183,8 +183,9 @@ def test_a_session_costs_the_same_however_many_tables_there_are(
     ],
 )
 def test_a_table_that_carries_more_than_columns_is_refused(warehouse: Warehouse, forged: str) -> None:
-    """DuckLake itself refuses collations, keys, checks, enumerations, indexes and sequences. Wrong programs: columns of
-    one name and type count as one, whatever else they have; and a table is taken for a view of its name elsewhere."""
+    """DuckLake itself refuses collations, keys, checks, enumerations, indexes and sequences. Wrong programs: treat
+    columns of one name and type as equal in spite of other differences; and mistake a table for a view of its name
+    elsewhere."""
     write(warehouse, SHOWN, ["one"])
     with warehouse.session(writes=Zone.PUBLIC) as session:
         session.create_view(Table(Zone.PUBLIC, "town", "forged"), "warehouse/united", tables=[SHOWN], columns=["value"])
@@ -219,7 +220,7 @@ def test_the_table_whose_name_is_like_an_error_of_a_server_is_named(warehouse: W
     ],
 )
 def test_a_view_whose_text_was_altered_in_the_catalog_is_refused(lake: Lake, warehouse: Warehouse, forged: str) -> None:
-    """What the check reads is what DuckLake runs. A view that only joins is not refused, as in files."""
+    """The check reads the text that DuckLake runs. A view that only joins is accepted, as in files."""
     write(warehouse, SHOWN, ["one"])
     view = Table(Zone.PUBLIC, "village", "joined")
     with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -235,7 +236,7 @@ def test_a_view_whose_text_was_altered_in_the_catalog_is_refused(lake: Lake, war
 @deep_cases(3)
 @pytest.mark.parametrize("altered", COMPUTING)
 def test_a_catalog_that_computes_what_it_shows_is_refused(lake: Lake, warehouse: Warehouse, altered: str) -> None:
-    """It could show the gates other files than the publication, whatever DuckDB's catalog says."""
+    """Such a catalog could show the gates other files than the publication, whatever DuckDB's catalog contains."""
     write(warehouse, SHOWN, ["one"])
     lake.catalog(Zone.PUBLIC, f"SET ROLE {lake.role(Zone.PUBLIC)}; {altered}")
     for access in ({"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}):
@@ -243,14 +244,14 @@ def test_a_catalog_that_computes_what_it_shows_is_refused(lake: Lake, warehouse:
 
 
 def test_generated_columns_and_enumerations_are_not_there(warehouse: Warehouse) -> None:
-    """Nothing needs them; if DuckLake learns about generated columns, the check must know how they look."""
+    """The zones do not need them. If DuckLake adds generated columns, the check must recognize them."""
     write(warehouse, SHOWN, ["one"])
     with warehouse.session(writes=Zone.PUBLIC) as session, pytest.raises(duckdb.NotImplementedException):
         session._connection.execute("CREATE TABLE public.village.g (a INTEGER, b INTEGER GENERATED ALWAYS AS (a + 1))")
 
 
 def test_a_catalog_that_points_at_other_files_shows_none(lake: Lake, warehouse: Warehouse, tmp_path: Path) -> None:
-    """Whoever can write to the public catalog cannot have a file elsewhere published."""
+    """An attacker who can write to the public catalog cannot have a file elsewhere published."""
     write(warehouse, SHOWN, ["one"])
     secret = tmp_path / "secret.parquet"
     duckdb.sql("SELECT 'secret' AS value").write_parquet(str(secret))
@@ -313,8 +314,8 @@ def test_a_catalog_that_any_role_can_connect_to_is_refused(lake: Lake, warehouse
 def test_no_statement_on_the_confidential_catalog_is_in_the_log_of_its_server(
     lake: Lake, warehouse: Warehouse, postgres: Server
 ) -> None:
-    """Two writers at once are nothing unusual: the commit of the second is refused at first, and entered again. Told
-    apart from: a server that logs the refused statement, with minima, maxima and the keys of files."""
+    """Two writers at once are normal: the commit of the second is refused at first and repeated. Wrong program: a
+    server that logs the refused statement, with minima, maxima and the keys of files."""
     path = Path(postgres.administration.folder) / "log"
     before = len(path.read_text())
     write(warehouse, UNITS, ["before"])
@@ -376,7 +377,7 @@ def test_no_password_and_no_connection_string_is_in_an_error(
 
 
 class Echo(BaseHTTPRequestHandler):
-    """A server that refuses everything, and repeats what it was asked, as S3 servers do."""
+    """A server that refuses every request and repeats it in its answer, as S3 servers do."""
 
     def do_GET(self) -> None:
         body = f"<Error><Code>InvalidAccessKeyId</Code><A>{self.path}</A><B>{self.headers}</B></Error>".encode()
@@ -424,7 +425,7 @@ def write_often(folder: str, lake: dict[str, str], name: str, times: int) -> Non
 
 @pytest.mark.fault
 def test_processes_that_begin_a_lake_and_write_different_tables_do_not_fail(warehouse: Warehouse, lake: Lake) -> None:
-    # The catalog is new, and made by whoever is first. Schemas are made apart: DuckLake makes each once.
+    # The first process makes the new catalog. Each process makes its own schema: DuckLake makes each once.
     processes = [SPAWN.Process(target=begin, args=(warehouse.folder, lake.data, f"s{number}")) for number in range(3)]
     assert ended(processes) == [0] * 3
     write(warehouse, SHOWN, ["one"])
@@ -483,7 +484,7 @@ def test_a_killed_writer_leaves_the_table_as_it_was(warehouse: Warehouse, lake: 
     assert read(warehouse, UNITS) == ["before"]
 
 
-# What is deleted ----------------------------------------------------------------------------------------------
+# Deletion -----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_left_of_what_was_replaced_or_dropped(warehouse: Warehouse, lake: Lake) -> None:
@@ -527,7 +528,7 @@ def found(lake: Lake, texts: list[str]) -> set[str]:
 def test_no_key_is_made_for_a_lake_that_has_tables(
     lake: Lake, warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
 ) -> None:
-    """Told apart from: looking at the volume alone, which is empty if another one is mounted by mistake.
+    """Wrong program: looking at the volume alone, which is empty if another one is mounted by mistake.
 
     A catalog without tables is no sign: retention makes one in a new deployment.
     """
@@ -566,7 +567,7 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_zones_on_an_s3_server(lake: Lake, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart from: a server that anybody could pass for, and a wrong certificate as a server lost."""
+    """Wrong programs: accept a server that anyone could impersonate, or treat a wrong certificate as a lost server."""
     from tests.object_storage import certify
 
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)

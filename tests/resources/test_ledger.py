@@ -1,7 +1,7 @@
 """Claims about the ledger: a charge is neither lost nor doubled, the cap holds, and tampering shows.
 
-They are tried on a ledger in a file and, as deep tests, on one in a PostgreSQL server. What the server itself refuses,
-and the way there, is in `test_ledger_server`.
+The tests use a ledger in a file and, as deep tests, a ledger in a PostgreSQL server. `test_ledger_server` has the
+refusals of the server itself and the move to it.
 """
 
 import json
@@ -333,8 +333,8 @@ def test_a_cap_on_the_curve_admits_what_the_certified_bound_of_all_charges_allow
 
 
 def test_the_bound_of_a_charge_is_the_ledgers_whatever_machine_reads_it(file_ledger, monkeypatch):
-    """Another machine's digits change no verdict on what was admitted. A bound below what the curve has at least, as an
-    optimistic program records it, shows. Fails if the bound of all counts for some of the charges."""
+    """The rounding of another machine changes no verdict on admitted charges. A recorded bound below the curve's lower
+    bound, as from an optimistic program, shows. Fails if the bound of all counts for some of the charges."""
     ledger, cap = file_ledger, on_curve(3)
     noisy(ledger, "first", cap)
     noisy(ledger, "second", cap)
@@ -390,7 +390,7 @@ def test_an_infinite_loss_fits_under_no_cap_not_even_none(ledger):
 
 @deep_cases(0)
 def test_an_allowed_infinite_loss_is_recorded_beside_the_others_and_takes_nothing_from_the_cap(ledger):
-    """It neither stops nor widens what the finite charges may use, in whatever order they come."""
+    """It neither stops the finite charges nor gives them more room, in any order."""
     reserve(ledger, "first", rational(1), cap=Fraction(2))
     pairs = reserve(ledger, "pairs", InfiniteLoss(), cap=Fraction(2), unbounded_releases=True)
     assert (pairs.sequence, pairs.parse_specification().charge) == (2, InfiniteLoss())
@@ -457,7 +457,7 @@ def reserve_ephemeral(ledger, release, cap=None):
 def test_keys_that_killed_processes_left_are_deleted_once_their_draws_are_settled_or_withdrawn_and_no_others(
     ledger, tmp_path
 ):
-    """Told apart from: deleting the key of a draw that can still be made, or that another process is about to reserve;
+    """Wrong programs: deleting the key of a draw that can still be made, or that another process is about to reserve;
     overlooking the second name of a key; and deleting because of entries that cannot be trusted."""
     settled, withdrawn, reserved = (reserve_ephemeral(ledger, name) for name in ("settled", "withdrawn", "reserved"))
     unreserved = "ef" * 32
@@ -486,7 +486,7 @@ def test_keys_that_killed_processes_left_are_deleted_once_their_draws_are_settle
 
 
 def test_a_refused_charge_neither_makes_a_key_nor_deletes_one(ledger):
-    """Whoever charges the same draw under a higher cap may rely on it."""
+    """A later charge of the same draw under a higher cap may rely on the key."""
     with pytest.raises(CapExceeded):
         reserve_ephemeral(ledger, "first", cap=Fraction(1, 2))
     assert ledger.custody.list_keys() == set()
@@ -498,7 +498,7 @@ def test_a_refused_charge_neither_makes_a_key_nor_deletes_one(ledger):
 
 
 def test_a_key_is_made_and_deleted_while_no_other_process_has_the_ledger(ledger, monkeypatch):
-    """Told apart from: making one for a draw that another process settles meanwhile, and deleting one after the ledger
+    """Wrong programs: making one for a draw that another process settles meanwhile, and deleting one after the ledger
     was closed, when a gate of another process may look at both."""
     opened, seen = [], []
 
@@ -547,10 +547,11 @@ def test_a_refused_first_charge_leaves_no_entry_and_no_harm(ledger):
     ],
 )
 def test_a_run_killed_anywhere_leaves_no_charge_or_one_and_is_taken_up_again(tmp_path, processes, effects, fewest):
-    """Killed for real after effects between the first use of the deployment and the last; see `processes.py`.
+    """The process is killed for real after effects between the first use of the deployment and the last; see
+    `processes.py`.
 
-    Told apart from: a ledger whose entry and table are not written together, one whose anchor must be at the
-    chain's end, one that settles with a new key after a kill, and one that charges again on taking up.
+    Wrong programs: write the entry and its table separately, require the anchor at the chain's end, settle with a new
+    key after a kill, or charge again on resuming.
     """
     killed = processes("kill", tmp_path, "ephemeral", effects)
     assert len(killed) > fewest
@@ -566,7 +567,7 @@ def test_a_run_killed_anywhere_leaves_no_charge_or_one_and_is_taken_up_again(tmp
         assert (healed["problems"], healed["keys"]) == ([], []), one
         states.add((len(left["kinds"]), left["anchored"], left["announced"], len(left["keys"])))
     assert states == {
-        (0, None, False, 0),  # nothing yet, or a master key without its name
+        (0, None, False, 0),  # no file yet, or a master key without its name
         (0, 0, False, 0),  # the anchor, and then the master key's name
         (0, 0, False, 1),  # a draw's key, and no charge
         (0, 0, True, 1),  # the reservation announced, not committed
@@ -662,7 +663,7 @@ BEGIN
 END
 $$
 """
-"""Takes away what keeps a table of the server from being written to."""
+"""Removes the triggers and constraints that protect the server's table of entries."""
 
 
 def rechained(rows):
@@ -911,7 +912,7 @@ def test_an_anchor_put_back_without_the_ledger_shows(ledger):
 @deep_cases(1)
 @pytest.mark.deep
 def test_a_ledger_under_another_custody_is_refused(written, tmp_path):
-    """Whoever puts another master key beside the anchor, or another custody in the place of this one."""
+    """With another master key beside the anchor, or another custody in place of this one."""
     other = deployment(tmp_path / "other")
     reserve(other, "first")
     folder, kept = Path(written.custody.folder), tmp_path / "kept"
@@ -940,7 +941,7 @@ def test_the_same_entry_is_never_written_twice_even_by_the_table_itself(written_
         connection.execute(f"INSERT INTO entries VALUES ({', '.join('?' * len(again))})", list(again.values()))
 
 
-# What it shows ---------------------------------------------------------------------------------------------
+# Secrets ---------------------------------------------------------------------------------------------------
 
 
 def test_neither_ledger_nor_anchor_holds_a_key(written):

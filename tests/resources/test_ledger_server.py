@@ -1,4 +1,4 @@
-"""Claims about a ledger in a PostgreSQL server: what the database refuses, the way there, and what interrupts it."""
+"""Claims about a ledger in a PostgreSQL server: refusals by the database, the move to it, and interruptions."""
 
 import ast
 import json
@@ -82,7 +82,7 @@ def hashed(entry: Entry) -> Entry:
     return replace(entry, hash=entry.digest())
 
 
-# What the database refuses ---------------------------------------------------------------------------------
+# Refusals by the database ----------------------------------------------------------------------------------
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 entries = st.builds(
@@ -149,7 +149,8 @@ ALTERATIONS = [
 
 
 def test_who_charges_and_who_audits_can_change_nothing(database: Database, ledger: Ledger) -> None:
-    """To PostgreSQL, a GRANT of a right that one does not have is only a warning: what counts is what changed."""
+    """PostgreSQL only warns of a GRANT by a role without the right, so the test compares the ledger before and
+    after."""
     before = ledger.entries()
     for role in (CHARGER, AUDITOR):
         for text in ALTERATIONS:
@@ -195,7 +196,7 @@ def test_nobody_charges_who_could_change_the_ledger(database: Database, ledger: 
 
 @pytest.mark.deep
 def test_a_forged_entry_is_refused_whatever_is_wrong_with_it(database: Database, ledger: Ledger) -> None:
-    """Each is wrong in one way alone: its hash fits its fields, unless the hash is what is wrong."""
+    """Each entry has only one fault: its hash fits its fields, unless the hash is the fault."""
     reserve(ledger, "third")
     ledger.withdraw("ma1940", "third", "Ada")
     first, _, second, _, last = ledger.entries()
@@ -264,9 +265,9 @@ def test_two_snapshots_do_not_append_the_same_number(database: Database, ledger:
 
 
 def test_who_only_reads_keeps_nobody_waiting(postgres: Server, database: Database, ledger: Ledger) -> None:
-    """The auditor takes what it can of all locks that an open ledger has, and of all tables, and keeps them.
+    """The auditor takes as many locks of an open ledger and of all tables as it can, and keeps them.
 
-    Told apart from: an advisory lock, which every role can take, and a lock of a table that the auditor reads. The
+    Wrong programs: use an advisory lock, which every role can take, or lock a table that the auditor reads. The
     migration of a ledger of the earlier version is refused instead of waiting.
     """
     tables = {"entries", "migrations", "turns", "appends"}
@@ -306,7 +307,7 @@ def test_who_only_reads_keeps_nobody_waiting(postgres: Server, database: Databas
 def test_an_auditor_reads_again_if_somebody_charges_meanwhile(
     database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Told apart from: one look at the anchor, before or after the entries, which then seem to be cut off or forged."""
+    """Wrong program: looks at the anchor once, before or after the entries, which then seem to be cut off or forged."""
     load, appended = ledger_server.ServerLedger.load, 0
 
     def charge_meanwhile(opened: Any) -> Any:
@@ -333,7 +334,7 @@ def test_an_auditor_reads_again_if_somebody_charges_meanwhile(
 def test_an_opened_ledger_has_every_entry_that_can_still_be_committed(database: Database, ledger: Ledger) -> None:
     """A process inserted an entry, lost its lock, and commits: another one, which has the lock, reads the entry.
 
-    Told apart from: a lock in another transaction alone, after which the entry follows an anchor that does not know it.
+    Wrong program: a lock in another transaction alone, after which the entry follows an anchor that does not know it.
     """
     last = ledger.entries()[-1]
     following = hashed(replace(last, sequence=4, previous_hash=last.hash, draw_id="f" * 64))
@@ -365,7 +366,7 @@ def test_an_entry_is_not_committed_without_the_lock(
 
 
 def test_a_full_disk_of_the_server_passes(database: Database, ledger: Ledger) -> None:
-    """Told apart from: a refusal, after which somebody must launch the job again."""
+    """Wrong program: a refusal, after which the user must launch the job again."""
     database.run(
         "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
         "RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$"
@@ -379,7 +380,7 @@ def test_a_full_disk_of_the_server_passes(database: Database, ledger: Ledger) ->
 
 
 def test_a_ledger_stays_open_however_long_nothing_happens(database: Database, ledger: Ledger) -> None:
-    """Told apart from: the time-outs of the server's administrator."""
+    """Wrong program: keeps the time-outs set by the server's administrator."""
     timeouts = ("idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout")
     for (name,) in database.run("SELECT name FROM pg_settings WHERE name = ANY (%s)", [list(timeouts)]):
         database.run(f"ALTER DATABASE {database.name} SET {name} = '300ms'")
@@ -451,7 +452,7 @@ def test_a_server_of_another_deployment_is_refused(postgres: Server, ledger: Led
     assert ledger.verify() == ()
 
 
-# The way there ---------------------------------------------------------------------------------------------
+# The move to the server ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -464,7 +465,7 @@ def in_file(tmp_path: Path) -> Ledger:
 
 
 def assert_ended(ledger: Ledger) -> None:
-    """A ledger in a file appends nothing, says where the ledger is, and keeps its file."""
+    """A ledger in a file appends no entry, reports the ledger's location, and keeps its file."""
     before = ledger.warehouse.path(Zone.LEDGER).read_bytes()
     assert "moved to a server" in ledger.verify()[0]
     for use in (
@@ -544,7 +545,7 @@ def test_a_new_deployment_says_that_it_is_moved_first(database: Database, tmp_pa
 def test_who_still_has_the_old_settings_is_told_the_sentence_of_the_documentation(
     database: Database, in_file: Ledger
 ) -> None:
-    """Told apart from advice that brings the file's entries back, beside those of the server."""
+    """Wrong program: gives advice that brings back the file's entries beside the server's."""
     on_server(in_file).move_to_server()
     with pytest.raises(LedgerError) as refused:
         reserve(in_file, "another")
@@ -552,14 +553,14 @@ def test_who_still_has_the_old_settings_is_told_the_sentence_of_the_documentatio
 
 
 def test_a_lost_custody_is_not_made_anew_while_the_server_has_entries(ledger: Ledger, tmp_path: Path) -> None:
-    """Told apart from: a new key, and then a refusal whose only way out is another database, with nothing spent."""
+    """Wrong program: makes a new key, then refuses with no remedy but another database, in which no budget is spent."""
     lost = on_server(deployment(tmp_path / "empty volume"))
     assert "the custody is lost" in lost.verify()[0]
     for use in (lost.move_to_server, lambda: lost.withdraw("ma1940", None, "Ada")):
         with pytest.raises(LedgerError, match=r"the custody is lost.* Restore its backup"):
             use()
     assert not (tmp_path / "empty volume").exists()
-    lost.custody.establish()  # as what needs a key and no ledger does
+    lost.custody.establish()  # as a command that needs a key and no ledger does
     with pytest.raises(LedgerError, match="the custody was lost and made anew: restore its backup"):
         reserve(lost, "third")
     with pytest.raises(LedgerError, match="its custody was lost and made anew: restore its backup"):
@@ -723,7 +724,7 @@ def test_the_numbers_of_migrations_have_no_gap() -> None:
 def test_no_credential_is_in_an_error_whatever_is_wrong(
     database: Database, ledger: Ledger, tmp_path: Path, wrong: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """Also where a password was written where it does not belong, which libpq repeats in what it says."""
+    """Also if a password is in the wrong place, where libpq repeats it in its message."""
     environment = (
         database.environment(LOCKED)
         | {
@@ -927,9 +928,9 @@ def known_to_processes(folder: Path, database: Database) -> Ledger:
 def test_a_run_killed_at_any_return_leaves_no_charge_or_one_and_is_taken_up_again(
     postgres: Server, tmp_path: Path, processes: Callable[..., Any]
 ) -> None:
-    """Killed for real after whatever changes the server, its locks or the anchor.
+    """The process is killed for real after each call that changes the server, its locks or the anchor.
 
-    Told apart from: an anchor that is written after the entry alone, and a lock that outlives its process.
+    Wrong programs: write the anchor only after the entry, or use a lock that outlives its process.
     """
 
     def place(name: str) -> Path:
@@ -957,7 +958,7 @@ def test_a_run_killed_at_any_return_leaves_no_charge_or_one_and_is_taken_up_agai
 def test_eight_processes_charge_exactly_to_the_cap_though_some_are_killed(
     request: pytest.FixtureRequest, tmp_path: Path, processes: Callable[..., Any], place: str, killed: int
 ) -> None:
-    """Of 160 requests, 125 are different; the cap takes 96. What a process was told is charged is in the ledger."""
+    """Of 160 requests, 125 are different; the cap allows 96. Each charge reported to a process is in the ledger."""
     if place == "server":
         ledger = known_to_processes(tmp_path, request.getfixturevalue("database"))
     else:

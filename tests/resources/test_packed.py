@@ -1,4 +1,4 @@
-"""Integers packed in bytes come back as they were, however they are stored, and nothing else is taken for them."""
+"""Integers packed in bytes come back unchanged from every way of storing them, and no other value is read as such."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def pieces(draw: st.DrawFn) -> list[NDArray[np.int32]]:
 
 @given(pieces(), st.randoms(use_true_random=False), st.booleans(), st.integers(0, 2))
 def test_integers_come_back_as_they_were(arrays: list[NDArray[np.int32]], random: Any, lists: bool, cut: int) -> None:
-    """In any order of rows, from lists too. Told apart from: the width of the first row for all; unsigned integers;
+    """In any order of rows, from lists too. Wrong programs: the width of the first row for all; unsigned integers;
     an edge taken for a number of fewer bytes; rows of a slice read from the beginning of its buffers."""
     whole = np.concatenate(arrays)
     stored = pa.chunked_array([pack(each) for each in arrays])
@@ -60,8 +60,8 @@ NOT_THREE: list[Any] = [
 
 @pytest.mark.parametrize("wrong", [*NOT_THREE, [1, 2], [1, 2, 3, 4], [1, None, 3], [None, 2, 3], []])
 def test_other_bytes_and_lists_are_no_row_of_three_integers(wrong: Any) -> None:
-    """Beside a row that is one. Told apart from: integers of a width that nobody stores, or of part of the bytes; NULL
-    as 0; rows that are shifted by what precedes them."""
+    """Between valid rows. Wrong programs: read integers of an unused width, or part of the bytes; NULL as 0; rows
+    shifted by earlier ones."""
     is_list, right = isinstance(wrong, list), np.array([[5, 6, 7]], dtype=np.int32)
     row, kind = ([5, 6, 7], pa.list_(pa.int32())) if is_list else (pack(right)[0].as_py(), pa.binary())
     packed = Packed.read(pa.array([row, wrong, row], kind))

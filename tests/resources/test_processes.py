@@ -36,9 +36,9 @@ def count_threads_of_numpy(_: object) -> int:
 
 @pytest.mark.deep
 def test_a_process_that_was_started_by_another_one_ends_with_its_pool(capfd: pytest.CaptureFixture[str]) -> None:
-    """As a run that Dagster's server starts, or a step of a benchmark; here while tasks wait. Fails for a pool that
-    ends with the interpreter: multiprocessing waits for the pool's processes first. Also fails if results that nobody
-    takes any more submit to the pool that has ended."""
+    """As in a run that Dagster's server starts or in a step of a benchmark, while tasks wait. Fails for a pool that
+    ends with the interpreter, because multiprocessing waits for the pool's processes first. Also fails if unused
+    results submit to the pool after its end."""
     run = get_context("spawn").Process(target=name_processes)
     run.start()
     run.join(timeout=60)

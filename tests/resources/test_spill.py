@@ -1,4 +1,5 @@
-"""Claims about what DuckDB spills: nobody can read it, no session disturbs another, and a kill leaves none for long."""
+"""Claims about DuckDB's spilled files: only DuckDB can read them, no session disturbs another, and files left by a
+killed process are soon removed."""
 
 import os
 import resource
@@ -31,7 +32,7 @@ COUNTED = """
 
 @pytest.fixture
 def store(tmp_path):
-    """A warehouse whose sessions spill what is more than 60 MB."""
+    """A warehouse whose sessions spill data above 60 MB."""
     return Warehouse(folder=str(tmp_path / "warehouse"), threads=1, memory_limit="60MB")
 
 
@@ -56,7 +57,7 @@ def base(store):
 
 
 def spilled(store):
-    """The files of what is spilled now."""
+    """The files that are spilled now."""
     return [path for path in base(store).glob("*/*") if path.is_file()]
 
 
@@ -70,7 +71,7 @@ def modes(folder):
 
 
 def closed(folder):
-    """What a folder holds, every mode of which lets in its owner alone."""
+    """The contents of a folder, after a check that only the owner has access to each."""
     found = modes(folder)
     assert found == {path: "700" if path.is_dir() else "600" for path in found}
     return {path.name for path in found}
@@ -225,7 +226,7 @@ def test_sessions_of_several_threads_spill_at_once_without_disturbing_each_other
 
 
 def left_behind(folder, pid):
-    """What a killed process leaves: a folder, and a lock file that nobody has locked."""
+    """A folder and an unlocked lock file, as a killed process leaves them."""
     name = f"stirred-{pid}-0123456789abcdef"
     (folder / name).mkdir(parents=True, mode=0o700)
     (folder / name / "duckdb_temp_storage_DEFAULT-0.tmp").write_bytes(b"left")
@@ -250,7 +251,8 @@ def test_a_folder_in_use_is_not_swept(tmp_path):
 
 
 def test_a_lock_of_somebody_else_sweeps_nothing(tmp_path, monkeypatch):
-    """Told apart from: a lock that anybody can plant in `/tmp` beside a folder of this user's, to have it removed."""
+    """Wrong program: trusts a lock that any user can plant in `/tmp` beside a folder of this user, to have the folder
+    removed."""
     (tmp_path / "stirred-data").mkdir()
     (tmp_path / "stirred-data.lock").touch()
     somebody = os.geteuid() + 1
@@ -298,7 +300,7 @@ def test_a_lock_that_a_sweep_was_quicker_to_take_is_given_up(tmp_path, monkeypat
 
 @pytest.fixture
 def killed(tmp_path, store, processes):
-    """What a process has left that was killed while it sorted confidential rows and spilled them."""
+    """The files of a process that was killed while it sorted confidential rows and spilled them."""
     process, said = processes("begin", "spill", tmp_path)
     assert said == "begun\n"
     deadline = time.monotonic() + 600
@@ -330,7 +332,8 @@ def test_the_next_session_sweeps_what_a_killed_process_left(store, killed):
 
 @pytest.mark.parametrize("planted", ["the folder itself", "one above it", "a link"])
 def test_a_folder_that_somebody_else_made_where_everyone_can_is_refused(tmp_path, monkeypatch, planted):
-    """Its owner can replace what is in it, whatever its mode. Told apart from: looking at the mode of the folder."""
+    """The folder's owner can replace its contents, whatever its mode. Wrong program: checks only the mode of the
+    folder."""
     (shared := tmp_path / "tmp").mkdir()
     shared.chmod(0o1777)
     given = shared / "stirred"

@@ -1,4 +1,4 @@
-"""Claims about statements: only quoted identifiers become SQL, whatever their text."""
+"""Claims about statements: only quoted identifiers, of any text, become SQL."""
 
 import duckdb
 import jinja2

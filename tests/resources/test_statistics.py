@@ -1,4 +1,4 @@
-"""Claims about the statistics of a file or a catalog: whoever forges them hides no row from any statement."""
+"""Claims about the statistics of a file or a catalog: forged statistics hide no row from any statement."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A claim about compiled templates: they are kept, and used only for what they were compiled from."""
+"""A claim about compiled templates: they are kept and used only for their own source."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from resources.templates import keep_compiled
 def test_a_compiled_template_is_used_for_its_source_and_its_environment_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: Jinja's own cache, in which a text stays as the settings before made it, and an error where the
+    """Wrong programs: Jinja's own cache, in which a text stays as the settings before made it, and an error where the
     folder cannot be written."""
     monkeypatch.setattr(templates, "FOLDER", tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

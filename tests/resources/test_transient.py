@@ -1,7 +1,6 @@
-"""Claims about servers that are lost for a moment: PostgreSQL and S3 are, and what was to be done can be done again.
+"""Claims about servers that are lost for a moment: PostgreSQL and S3. The interrupted work can be repeated.
 
-The messages by which it is recognized are made by the servers themselves, so that another version with other words is
-noticed here.
+The servers themselves make the messages that identify the loss, so these tests notice a version with other words.
 """
 
 import socket
@@ -37,7 +36,7 @@ LOST, UNREACHABLE = "the connection to a server was lost", "a server cannot be r
 
 @pytest.fixture
 def lake(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """A lake with a table in each zone, of which nothing is tried twice."""
+    """A lake with a table in each zone, without repeated attempts."""
     made = make_lake(postgres, tmp_path)
     made.name_services(monkeypatch)
     monkeypatch.setattr(storage, "WAITS", ())
@@ -61,7 +60,7 @@ def read(warehouse: Warehouse, table: Table = SHOWN) -> str:
 
 
 def transient(act: Callable[[], Any]) -> str:
-    """What is said of a server that was lost, without the words of a server, of which none may reach a log."""
+    """The message about a lost server, without the words of the server, which must never reach a log."""
     with pytest.raises(TransientError) as caught:
         act()
     shown = "".join(traceback.format_exception(caught.value))
@@ -90,7 +89,7 @@ def end_connections(lake: Lake, zone: Zone, waiting: str = "") -> int:
 
 @contextmanager
 def ended_in(lake: Lake, zone: Zone, tables: str) -> Iterator[None]:
-    """Let whatever reads tables of a catalog wait, and end its connection."""
+    """Make each reader of a catalog's tables wait, and end its connection."""
     catalog = lake.catalogs[zone]
     with psycopg.connect(host=catalog.folder, dbname=catalog.name, user="postgres") as blocking:
         found = blocking.execute(f"SELECT tablename FROM pg_tables WHERE tablename LIKE '{tables}'".encode())
@@ -111,7 +110,8 @@ def ended_in(lake: Lake, zone: Zone, tables: str) -> Iterator[None]:
 def test_a_catalog_that_is_lost_while_it_is_read_or_written_says_nothing_of_the_tables(
     lake: Lake, table: Table
 ) -> None:
-    """Told apart from: an error of another class for each moment, which a gate took for a verdict on the tables."""
+    """Wrong program: raises a different class of error at each moment, which a gate took for a verdict on the
+    tables."""
     warehouse, zone = lake.warehouse(), table.zone
     with warehouse.session(reads=[zone]) as session:
         with ended_in(lake, zone, "ducklake%"):
@@ -128,7 +128,7 @@ def test_a_catalog_that_is_lost_while_it_is_read_or_written_says_nothing_of_the_
 
         assert transient(write_and_lose) == f"statement commit failed: {LOST}"
     assert read(warehouse, table) == "before"
-    # While it is attached, and while it is looked through for what computes.
+    # While the zone is attached, and while it is searched for computing objects.
     for tables in ("ducklake%", "ducklake_view"):
         with ended_in(lake, zone, tables):
             transient(lambda: read(warehouse, table))
@@ -136,7 +136,7 @@ def test_a_catalog_that_is_lost_while_it_is_read_or_written_says_nothing_of_the_
 
 @contextmanager
 def full_disk(lake: Lake, zone: Zone) -> Iterator[None]:
-    """Let PostgreSQL answer to whatever writes a catalog what it answers if its disk is full."""
+    """Make PostgreSQL answer each writer of a catalog as if its disk were full."""
     lake.catalogs[zone].run(
         "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
         """RAISE 'could not extend file "base/16397/16759": No space left on device' USING ERRCODE = 'disk_full'; """
@@ -147,7 +147,7 @@ def full_disk(lake: Lake, zone: Zone) -> Iterator[None]:
 
 
 def test_a_catalog_whose_disk_is_full_says_nothing_of_the_tables(lake: Lake) -> None:
-    """Told apart from: a refusal, after which somebody must launch the job again."""
+    """Wrong program: a refusal, after which the user must launch the job again."""
     warehouse = lake.warehouse()
     with warehouse.session(writes=Zone.PUBLIC) as session, full_disk(lake, Zone.PUBLIC):
         assert transient(lambda: put(session, SHOWN, "lost")).endswith("the disk of a server is full")
@@ -157,7 +157,7 @@ def test_a_catalog_whose_disk_is_full_says_nothing_of_the_tables(lake: Lake) -> 
 def test_a_server_that_is_back_in_time_is_waited_for(
     lake: Lake, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: no second attempt, and one that does not attach the other zone again."""
+    """Wrong programs: no second attempt, and one that does not attach the other zone again."""
     warehouse = lake.warehouse()
     with stopped(postgres):
         assert "PostgreSQL cannot be reached" in transient(lambda: read(warehouse))
@@ -197,7 +197,7 @@ def test_a_refusal_of_the_server_is_none_that_passes(lake: Lake, postgres: Serve
 
 
 def test_what_postgresql_says_of_itself_is_recognized(postgres: Server) -> None:
-    """Each message is the server's own. Told apart from: a list with a typing error."""
+    """Each message is the server's own. Wrong program: a list with a typing error."""
     database = postgres.migrated()
 
     def connect(**others: Any) -> psycopg.Connection[Any]:
@@ -223,7 +223,7 @@ def test_what_postgresql_says_of_itself_is_recognized(postgres: Server) -> None:
         other.rollback()
         assert cause(lambda: other.execute("SELECT 1 / 0")) is None
         other.rollback()
-        # It ends once everybody has left, and takes nobody else.
+        # The server ends once all clients have left, and accepts no new one.
         postgres.control("-m", "smart", "-W", "stop")
         while "takes no connection" not in (cause(connect) or ""):
             time.sleep(0.01)
@@ -284,7 +284,7 @@ def test_a_ledger_whose_server_is_lost_is_none_with_a_problem(
 ) -> None:
     """Nor is one that another process holds.
 
-    Told apart from: a verdict of the gate `ledger_intact`, and one error for a wrong password and a lost server.
+    Wrong programs: a verdict of the gate `ledger_intact`, and one error for a wrong password and a lost server.
     """
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
     monkeypatch.setattr(storage, "WAITS", ())

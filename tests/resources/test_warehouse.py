@@ -1,4 +1,5 @@
-"""Claims about the warehouse: who sees which zone, what a failure leaves, what a content version depends on."""
+"""Claims about the warehouse: access to zones, the state after a failure, the data that a content version depends
+on."""
 
 import hmac
 import json
@@ -216,8 +217,8 @@ def test_a_zone_that_a_session_does_not_open_is_not_examined(warehouse):
 
 
 def test_a_table_is_made_of_parts_as_they_come_and_never_of_none(warehouse, monkeypatch):
-    """Told apart from: all parts in memory before the first is stored; the last few rows left out; and an earlier table
-    that stays if nothing comes."""
+    """Wrong programs: hold all parts in memory before storing the first; omit the last few rows; and keep an earlier
+    table if no part comes."""
     monkeypatch.setattr("resources.warehouse._ROWS_TOGETHER", 3)
     stored = []
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
@@ -331,8 +332,8 @@ def test_a_session_waits_for_the_process_that_holds_a_file(warehouse, let_go, ac
 
 @pytest.mark.usefixtures("let_go")
 def test_a_session_that_waited_too_long_says_for_what(warehouse, monkeypatch, caplog):
-    """Told apart from: a refusal, which a gate takes for a verdict, one more wait for each of `storage.WAITS`, and a
-    command that shows nothing for ten minutes."""
+    """Wrong programs: a refusal, which a gate mistakes for a verdict, one more wait for each of `storage.WAITS`, and a
+    command that shows no output for ten minutes."""
     monkeypatch.setattr("resources.storage._UNNOTICED", 0)
     impatient, waits, sleep = warehouse.model_copy(update={"patience": 0.1}), set(), time.sleep
     monkeypatch.setattr("resources.storage.time.sleep", lambda seconds: waits.add(seconds) or sleep(0.05))
@@ -346,7 +347,7 @@ def test_a_session_that_waited_too_long_says_for_what(warehouse, monkeypatch, ca
 
 
 def test_zones_are_opened_in_the_same_order_whichever_is_written(warehouse, monkeypatch):
-    """Told apart from: first what is read. Two processes then hold a file each, and wait for the other one's."""
+    """Wrong program: opens the zones it reads first. Two processes then hold a file each and wait for the other's."""
     make(warehouse, "SELECT 1 AS one")
     make(warehouse, "SELECT 1 AS one", Table(Zone.PUBLIC, "race", "held"))
     attach, opened = DatabaseFile.attach, []
@@ -364,7 +365,7 @@ def test_zones_are_opened_in_the_same_order_whichever_is_written(warehouse, monk
 
 @pytest.mark.deep
 def test_held_zones_stay_as_they_are_whoever_reads_them(warehouse, tmp_path, monkeypatch):
-    """Sessions come and go, and nobody writes meanwhile: closing a file once would let go of it everywhere."""
+    """Sessions come and go without writing meanwhile. One that closed a file would release it everywhere."""
     public, hashed = Table(Zone.PUBLIC, "ma1940", "units"), []
     for table in (UNITS, public):
         make(warehouse, "SELECT 1 AS number", table)
@@ -435,7 +436,7 @@ def overwrite(path, content):
 
 
 def test_a_version_is_recalled_as_long_as_the_file_has_the_same_bytes(warehouse, computed):
-    """Told apart from: what is told by times or names of files, and a session that forgets what it has written."""
+    """Wrong programs: recognize a file by its time or name, or forget a version that the session has written."""
     path = warehouse.path(Zone.CONFIDENTIAL)
     contents, versions = [], []
     for number in (1, 2, 3):
@@ -462,14 +463,14 @@ def test_a_version_is_recalled_as_long_as_the_file_has_the_same_bytes(warehouse,
             written = session.ordered_version([UNITS], KEY)
         session._connection.execute("CHECKPOINT confidential")
         assert written == session.ordered_version([UNITS], KEY) not in versions
-    # What a session has written is recalled after another one has read it from the file.
+    # The version a session has written is recalled after another session has read it from the file.
     assert len(computed) == 5
     assert [ordered(warehouse), ordered(warehouse)] == [written, written]
     assert len(computed) == 6
 
 
 def test_no_version_is_recalled_for_what_a_session_attached_before_the_file_had_its_bytes(warehouse, computed):
-    """The bytes of an earlier version, or no log, take the place of what DuckDB has read when it attached the file."""
+    """The bytes of an earlier version, or no log, replace those that DuckDB read when it attached the file."""
     path = warehouse.path(Zone.CONFIDENTIAL)
     log = path.with_name(f"{path.name}.wal")
     make(warehouse, "SELECT 1 AS number")
@@ -542,7 +543,7 @@ def count_opened(path):
 
 
 def test_nobody_writes_a_file_whose_version_a_session_has_computed(warehouse, computed):
-    """Told apart from: DuckDB's lock is lost when the process closes what it read the file through."""
+    """Wrong program: loses DuckDB's lock when the process closes the descriptor through which it read the file."""
     make(warehouse, "SELECT 1 AS number")
     lock = (
         f"import fcntl; file = open({str(warehouse.path(Zone.CONFIDENTIAL))!r}, 'r+b'); "
@@ -577,7 +578,7 @@ def test_a_process_killed_while_it_makes_a_zone_leaves_no_half_of_it(tmp_path, w
     assert not list(Path(warehouse.folder).glob(".public*")), "nor anything else"
 
 
-# What errors say -------------------------------------------------------------------------------------------
+# Messages of errors ----------------------------------------------------------------------------------------
 
 SECRET = "owner-6e29c1"
 FAILURES = {
@@ -735,7 +736,7 @@ def test_tables_that_differ_have_different_ordered_versions(warehouse):
 
 @pytest.mark.prove
 def test_an_ordered_version_is_the_same_after_a_million_rows_were_stored_and_depends_on_their_order(warehouse):
-    """Told apart from: rows that threads deliver in any order, and a batch that is left out."""
+    """Wrong programs: rows that threads deliver in any order, and a batch that is left out."""
     found = []
     for order in ("i", "i", "1500000 - i"):
         make(warehouse, f"SELECT i, (i % 7)::VARCHAR AS x FROM range(1500000) AS r(i) ORDER BY {order}")
@@ -746,7 +747,7 @@ def test_an_ordered_version_is_the_same_after_a_million_rows_were_stored_and_dep
 
 @pytest.mark.parametrize("large", [0, 10**9])
 def test_a_content_version_is_what_its_definition_says(warehouse, monkeypatch, large):
-    """Published versions and draw ids rest on it, whatever computes it."""
+    """Published versions and draw ids depend on it, in every implementation."""
     monkeypatch.setattr("resources.warehouse.LARGE", large)
     make(warehouse, "SELECT * FROM (VALUES (1, 'é:'), (NULL, NULL), (-20, ''), (-20, '')) AS t(x, y)")
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
