@@ -504,7 +504,7 @@ def test_a_declaration_runs_no_code_of_others(declared: str, tmp_path: Path) -> 
 
 
 def test_the_storage_of_dagster_declares_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart from: Dagster, which loads components from its storage too, and imports the module that each names.
+    """Wrong programs: Dagster, which loads components from its storage too, and imports the module that each names.
     With write access to the storage and to the publications, which can be imported in a checkout, an outsider had the
     code location read the master key."""
     # As in a code location that starts: an earlier run in this process leaves its pinned context behind.

@@ -548,7 +548,7 @@ def test_a_method_without_gates_of_its_own_is_published_past_all_shared_ones_onl
 def test_in_one_step_a_gate_that_fails_or_breaks_leaves_the_others_evaluated_and_the_run_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: an error that ends the step before the later gates; one that is passed over."""
+    """Wrong programs: an error that ends the step before the later gates; one that is passed over."""
 
     def breaks(context: ReleaseContext[Any]) -> list[str]:
         raise KeyError("no error that anybody thought of")

@@ -279,7 +279,7 @@ def replace_release(deployment: Deployment[Any], value: Any) -> Any:
 
 
 def test_the_content_of_a_file_that_a_declaration_names_is_in_every_verdict(tmp_path: Path) -> None:
-    """Told apart from: the path of the file, with which it was declared."""
+    """Wrong program: the path of the file, with which it was declared."""
     lists = shutil.copytree(TOY, tmp_path / "lists")
     before, again = (safetab_deployment(tmp_path, {"lists": str(lists)}).release for _ in range(2))
     path = lists / RACE_FILE

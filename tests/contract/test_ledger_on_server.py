@@ -91,7 +91,7 @@ def test_a_release_goes_on_after_the_move_with_the_same_bytes_and_without_a_char
 def test_a_backup_needs_a_server_that_ends_where_its_anchor_says(
     postgres: Server, database: Database, tmp_path: Path
 ) -> None:
-    """Told apart from: a backup that waits for the next charge, which waits for it, while it is verified."""
+    """Wrong program: a backup that waits for the next charge, which waits for it, while it is verified."""
 
     def resources(home: Path) -> dict[str, Any]:
         warehouse = Warehouse(folder=str(home / "warehouse"), threads=1, patience=10)

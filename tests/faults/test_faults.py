@@ -37,7 +37,7 @@ def components(base: type[ReleaseComponent] = ReleaseComponent) -> Iterator[type
 
 @pytest.mark.prove
 def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
-    """Told apart from: a list of releases that stays as it is when a method, a noise, or a consistency is added; and
+    """Wrong programs: a list of releases that stays as it is when a method, a noise, or a consistency is added; and
     changes before the next launch that cannot be declared, so that they count as wrong."""
     for change in filter(None, sequences.CHANGES.values()):
         changed = deployment(tmp_path / "changed", "swapping", **change)
@@ -79,7 +79,7 @@ def test_a_kill_of_a_younger_kind_of_release_does_no_harm(name: str, tmp_path: P
 
 
 def test_a_rehearsal_that_is_ended_ends_its_servers() -> None:
-    """Told apart from: SIGTERM that ends the command alone, whose servers have sessions of their own."""
+    """Wrong program: SIGTERM that ends the command alone, whose servers have sessions of their own."""
     ended, handlers = [], {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     @contextmanager
@@ -104,7 +104,7 @@ def test_a_rehearsal_that_is_ended_ends_its_servers() -> None:
 
 
 def test_servers_end_with_a_test_that_is_killed() -> None:
-    """Told apart from: servers that the test ends itself, and that outlive it if it cannot."""
+    """Wrong programs: servers that the test ends itself, and that outlive it if it cannot."""
     server = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True)"
     text = f"from tests.deploy.guard import guard\nwith guard():\n    {server}\n    input()"
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdin=-1, stdout=-1, start_new_session=True) as test:
@@ -233,7 +233,7 @@ HANGING = Path()
 
 
 def test_an_interrupted_run_has_recorded_its_tries_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart from: figures that are counted in memory, which two interruptions of several processes lose; and a
+    """Wrong programs: figures that are counted in memory, which two interruptions of several processes lose; and a
     pool that waits for a process which its end reached while it started."""
     tries, figures = tmp_path / "tries", tmp_path / "figures"
     arguments = ["slow", "--tries", str(tries), "--figures", str(figures), "--releases", "swapping"]
