@@ -40,6 +40,7 @@ from mechanisms.risk.baselines import guess_by_share
 from mechanisms.risk.posterior import LaplaceLaw
 from mechanisms.risk.tiers import REDISTRICTING, SUMMARY_FILE, Tier
 from resources.confinement import find_landlock_version
+from tests.docs.test_pages import DOCS, fenced
 
 KEY = bytes(32)
 
@@ -383,6 +384,8 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(
     monkeypatch.syspath_prepend(str(tmp_path / "own"))
     own = {name: OwnAttack.find(f"my_attacks:{name}") for name in OWN_NAMES}
     own["packed"] = OwnAttack.find("packed:count_opened")
+    (tmp_path / "own" / "page.py").write_text(*fenced(DOCS / "how-to" / "laboratory.md", "python"))
+    own["mine"] = OwnAttack.find("page:guess")
     truth = make_truth(REDISTRICTING, 20, 2)
     publication = Exact().draw(truth.tract, KEY).publication
     with closing(Attacker(own, secrets, 600)) as attacker:
@@ -411,6 +414,9 @@ def test_an_attack_can_open_nothing_and_remembers_nothing(
                 attacker.guess(name, publication, truth.file)
         with pytest.raises(AttackError, match="was ended"):
             attacker.guess("leave", publication, truth.file)
+        counts = np.random.default_rng(1).integers(0, 100, (2, *publication.tier.shape))
+        guesses = attacker.guess("mine", replace(publication, counts=counts), truth.file)
+        assert np.array_equal(guesses.shares.argmax(axis=1), counts.sum(axis=1).argmax(axis=1)[truth.file.block])
         linked = attacker.guess("link", publication, truth.file)
         assert np.array_equal(linked.shares, link(publication, truth.file).shares)
         swapped = replace(publication, counts=publication.counts[::-1])
