@@ -272,7 +272,7 @@ def test_a_preflight_job_makes_what_the_charge_follows_and_nothing_that_charges(
 
 @pytest.mark.deep
 def test_ledger_and_compositions_follow_every_charge_by_themselves(tmp_path: Path) -> None:
-    """Their automation needs no asset of another release, and comes after a charge whoever launched it."""
+    """Their automation needs no asset of another release and follows a charge by any launch."""
     deployment = deployment_of(tmp_path)
     instance = deployment.instance
 
@@ -288,7 +288,7 @@ def test_ledger_and_compositions_follow_every_charge_by_themselves(tmp_path: Pat
     deployment.run("cef", "invariants", "charge")
     requested, _ = due(cursor)
     assert requested == {LEDGER_KEY, COMPOSITION_KEY}, "while the release beside was never made"
-    # With `eager` alone, what was charged before the UI first started is shown only with the next charge.
+    # With `eager` alone, charges before the first start of the UI appear only with the next charge.
     assert due()[0] == {LEDGER_KEY, COMPOSITION_KEY}, "at the first tick"
 
 

@@ -1,4 +1,4 @@
-"""A backup restores a deployment: nothing is charged, and the bytes are the same. What cannot be right is refused."""
+"""A backup restores a deployment without a charge and with the same bytes. A backup that cannot be right is refused."""
 
 import os
 import shutil
@@ -72,7 +72,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_backup_holds_everything_but_the_keys_for_its_owner_alone(home: Path, tmp_path: Path) -> None:
-    # What others put beside the files of the custody and the databases may be a copy of a key or of the records.
+    # Other files in the folders of the custody and the databases may be copies of a key or of the records.
     shutil.copy(home / "custody" / "master.key", home / "custody" / "master.key.bak")
     (home / "warehouse" / "export.csv").write_text("secret")
     (home / "custody" / "sketches" / "master.key.bak").write_text("ab" * 32)
@@ -112,7 +112,7 @@ def test_keys_are_in_a_backup_that_asks_for_them_and_it_needs_nothing_else(home:
 def test_no_backup_holds_or_brings_back_the_key_of_a_settled_draw(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A killed process left it. Told apart from: copying every key into the backup, or out of it."""
+    """A killed process left it. Wrong programs: copy every key into the backup, or out of it."""
     ledger, published = ledger_of(home), tmp_path / "published"
     ledger.settle(f"{1:064x}", "v1")
     for place in ("kept", "kept with a key"):
@@ -131,7 +131,7 @@ def test_no_backup_holds_or_brings_back_the_key_of_a_settled_draw(
 def test_what_a_killed_backup_left_goes_with_the_next_draw_or_withdrawal(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remove: Any
 ) -> None:
-    """Wrong program: copies of the master key and of withdrawn records stay until somebody makes another backup."""
+    """Wrong program: keeps copies of the master key and of withdrawn records until the next backup."""
     left = tmp_path / "left"
 
     def restore_and_look(folder: Path, scratch: Path, *others: Any) -> None:
@@ -151,7 +151,7 @@ def test_what_a_killed_backup_left_goes_with_the_next_draw_or_withdrawal(
 def test_a_restoration_that_is_killed_leaves_no_copy_of_a_key_once_it_can_not_be_repeated(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Databases in the home keep it from being repeated, and so from removing what was left. They come last."""
+    """Databases in the home prevent another restoration, which would remove the remaining files. They come last."""
     back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources, with_keys=True)
     key = (home / "custody" / "master.key").read_bytes().strip()
     found: dict[Path, list[str]] = {}
@@ -300,7 +300,7 @@ def test_a_name_that_cannot_be_read_is_in_the_way_of_a_backup(home: Path, tmp_pa
 def test_a_file_that_somebody_made_huge_fills_no_disk(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: a copy of its holes, which takes hours or ends with a full disk."""
+    """Wrong program: copies the file's holes, which takes hours or ends with a full disk."""
     back_up(ledger_of(home), tmp_path / "published", tmp_path / "first", resources)
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**30))
@@ -337,8 +337,8 @@ def test_a_backup_that_cannot_be_restored_says_so_and_has_no_signature(
 def test_a_publication_that_lands_during_a_backup_is_in_it_with_its_own_record(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: records copied before the publications, of which the audit says after a restoration that
-    somebody put back an earlier state."""
+    """Wrong program: copies records before the publications, so that the audit after a restoration reports that an
+    earlier state was put back."""
 
     def publish(text: str) -> None:
         folder = tmp_path / "published" / "village" / "counties"
@@ -370,7 +370,7 @@ KEEP = (
     *("audit", "backup", "budget", "check", "completion", "estimate", "explore", "plan", "status", "table", "verify"),
     *("export registry", "ledger migrate", "new dataset", "new release", "regenerate", "unblock"),
 )
-"""The commands that change nothing that a backup holds."""
+"""The commands that leave the contents of a backup unchanged."""
 
 
 def launch(root: Path) -> None:
@@ -415,7 +415,7 @@ STEPS: dict[str, list[Callable[[Path], None]]] = {
     "withdraw what is gone already": [launch, withdraw_release, withdraw_dataset],
     "restore what was withdrawn": [launch, withdraw_release, restore_again],
 }
-"""What changes a deployment. `ledger move` does too: `tests/contract/test_ledger_on_server.py` restores after it."""
+"""Changes of a deployment. `ledger move` is another: `tests/contract/test_ledger_on_server.py` restores after it."""
 
 
 def list_commands(group: click.Group, before: str = "") -> Iterator[str]:
@@ -427,7 +427,7 @@ def list_commands(group: click.Group, before: str = "") -> Iterator[str]:
 
 
 def test_every_command_is_known_to_change_what_is_backed_up_or_not() -> None:
-    """A new command fails this until somebody looked whether what it leaves can be restored."""
+    """A new command fails this test until a developer has checked that its results can be restored."""
     assert {*list_commands(main)} == {*KEEP, "ledger move", *(step for step in STEPS if " " not in step)}
 
 
@@ -443,7 +443,7 @@ def test_every_command_is_known_to_change_what_is_backed_up_or_not() -> None:
     ],
 )
 def test_a_deployment_is_restored_as_it_is_after_every_command_that_changes_it(tmp_path: Path, step: str) -> None:
-    """It fails if what a command leaves is backed up, and then refused: such as the empty folder of a dataset."""
+    """It fails if files left by a command are backed up and then refused, such as the empty folder of a dataset."""
     root, again = tmp_path / "home", tmp_path / "again"
     for change in STEPS[step]:
         change(root)

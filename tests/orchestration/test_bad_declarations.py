@@ -15,7 +15,7 @@ LONGEST = 600
 
 
 def require_refused(bad: Bad, root: Path) -> None:
-    """Assert that a declaration is refused as it must be. `refusal` raises what is not a refusal."""
+    """Assert that a declaration is refused as required. `refusal` raises every other error."""
     started = time.monotonic()
     said = refusal(bad, root)
     assert said is not None, f"accepted: {bad}"

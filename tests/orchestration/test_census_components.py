@@ -1,4 +1,4 @@
-"""A census in YAML: what `dg check yaml` refuses, and what a declaration means."""
+"""A census in YAML: the refusals of `dg check yaml`, and the meaning of a declaration."""
 
 from collections.abc import Callable
 from pathlib import Path

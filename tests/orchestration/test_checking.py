@@ -118,7 +118,7 @@ attributes:
 
 
 def test_what_a_spreadsheet_takes_for_a_formula_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of columns, codes, labels and bands. It fails if numbers and what is in no CSV file are warned of too."""
+    """Names of columns, codes, labels and bands. It fails if numbers, or texts in no CSV file, are warned of too."""
     with create_defs_folder_sandbox() as sandbox:
         (sandbox.defs_folder_path / "a").mkdir()
         (sandbox.defs_folder_path / "a" / "defs.yaml").write_text(FORMULAS.replace("{name}", "town"))
@@ -145,7 +145,7 @@ def test_what_a_spreadsheet_takes_for_a_formula_is_warned_of(tmp_path: Path, mon
 def test_the_definitions_say_first_which_line_of_which_file_keeps_them_from_loading(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails if the UI shows what Dagster raises: all declarations, its own code, and then the problem."""
+    """It fails if the UI shows Dagster's own error: all declarations, its own code, and then the problem."""
     with create_defs_folder_sandbox() as sandbox:
         (sandbox.defs_folder_path / name).mkdir()
         (sandbox.defs_folder_path / name / "defs.yaml").write_text(FILES[name])

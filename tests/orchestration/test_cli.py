@@ -1,4 +1,4 @@
-"""The command `stirred` where nothing has run yet; with a release, it is tried in `test_swapping`."""
+"""The command `stirred` before any run; `test_swapping` tries it with a release."""
 
 import io
 import json
@@ -65,7 +65,7 @@ def test_an_empty_deployment_has_a_status_and_a_budget(stirred: Callable[..., Re
 def test_a_folder_without_declarations_is_named_until_its_first_dataset(
     stirred: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong program: pages of Dagster's code, for whoever is in another folder than the deployment's."""
+    """Wrong program: shows pages of Dagster's code to a user in another folder than the deployment's."""
     for module in ("resources.project", "orchestration.declarations"):
         monkeypatch.setattr(f"{module}.DECLARATIONS", tmp_path / "defs")
     for command in (["status"], ["budget"], ["check"], ["launch", "town/tables"], ["new", "release", "town"]):
@@ -108,7 +108,7 @@ def test_results_are_printed_in_any_locale_and_to_a_closed_output(
 def test_a_failed_run_of_which_everything_is_published_is_told_from_others(
     stirred: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: the same sentence beside a charge that was never drawn, an earlier edition, or a success."""
+    """Wrong programs: show the same sentence beside a charge that was never drawn, an earlier edition, or a success."""
     common = {"last_run_at": "2026-01-01T00:00:00", "withdrawn": False, "published": True}
     rows = (
         ("a/whole", 2, ["ε = 1"] * 2, "2.1", "failure"),
@@ -129,7 +129,7 @@ def test_a_failed_run_of_which_everything_is_published_is_told_from_others(
 def test_the_last_run_of_a_release_with_partitions_is_one_of_all_its_jobs(
     stirred: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: the last run of its first job, which shows a success while a state fails."""
+    """Wrong program: shows the last run of its first job, a success, while a state fails."""
     name = "two_states/redistricting"
     component = Deployment().declared[1][name]
     parted = replace(component, declaration=component.declaration.model_copy(update={"partitions": "state"}))
@@ -247,8 +247,8 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
 
 
 class OfQueue:
-    """A queue whose runs all succeed but those of one name; `asked` has what was put into it, and what was followed.
-    The source is in parts, which are read by a job of the release if it counts them too."""
+    """A queue in which only runs of one name fail; `asked` lists the runs that were queued and followed. The source is
+    in parts, which a job of the release reads if it counts them too."""
 
     def __init__(self, jobs: Sequence[tuple[str, str]], fails: str = "", *, counts: bool = False) -> None:
         self.asked, self._jobs, self._fails, self._counts = list[str](), jobs, fails, counts
@@ -306,9 +306,9 @@ MEASURED = [("measurements", "before_states"), *STATES]
 def test_all_partitions_are_in_the_queue_at_once_and_what_follows_after_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs: list[tuple[str, str]], fails: str, asked: list[str]
 ) -> None:
-    """Of the source, before the release, and of each round. Told apart from: partitions that are queued one after the
-    other, which as many machines as one make, or beside the job that puts them together; a second round that is queued
-    with the first; and what follows after one has failed."""
+    """Partitions of the source, before the release, and of each round. Wrong programs: queue partitions one after the
+    other, so that many machines do the work of one, or beside the job that combines them; queue a second round with the
+    first; and queue the following jobs after a failure."""
     (tmp_path / "dataset.yaml").write_text("attributes: {name: town, partitions: ['A', 'B']}\n---\n{}\n")
     (tmp_path / "release.yaml").write_text("attributes: {name: r, dataset: town, partitions: state}\n")
     monkeypatch.setattr(releases, "list_files", lambda _: sorted(tmp_path.glob("*.yaml")))
@@ -320,7 +320,7 @@ def test_all_partitions_are_in_the_queue_at_once_and_what_follows_after_them(
 
 
 def test_parts_that_a_release_counts_are_read_and_counted_by_one_run_each() -> None:
-    """Told apart from: parts that are counted by the job of the release alone, and runs that only read them before."""
+    """Wrong programs: parts that are counted by the job of the release alone, and runs that only read them before."""
     queue: Any = OfQueue([], counts=True)
     runs._run_jobs_queued(runs._Progress(quiet=True), queue, "town/r", {})
     of_parts = ["counts town/r A", "counts town/r B"]
@@ -331,7 +331,7 @@ def test_parts_that_a_release_counts_are_read_and_counted_by_one_run_each() -> N
 def test_on_one_machine_states_take_turns_and_the_publication_follows_them(
     monkeypatch: pytest.MonkeyPatch, rounds: list[str]
 ) -> None:
-    """Told apart from: runs of parts of a source, which would only take turns, and jobs after one that failed."""
+    """Wrong programs: runs of parts of a source, which would only take turns, and jobs after one that failed."""
     done = list[str]()
 
     def run(
@@ -364,8 +364,9 @@ def test_in_a_cluster_no_job_is_run_in_the_process_of_the_command(
 
 
 def test_a_launch_by_the_queue_says_what_its_own_runs_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A charge that its first run reserved before it was lost counts; one that another launch made, and what is drawn
-    from public data, do not. Told apart from: what each charge shows, and what a failure cannot know."""
+    """A charge counts if the launch's first run reserved it before it was lost. A charge of another launch and a draw
+    from public data do not count. Wrong programs: list every charge shown, or state charges after a failure that hides
+    them."""
     loss = {"loss": "ε = 1.0000"}
     made = {
         "town/own": {**loss, "charged by run": "lost"},
@@ -389,7 +390,7 @@ def test_a_launch_by_the_queue_says_what_its_own_runs_charged(monkeypatch: pytes
 
 
 def test_a_launch_speaks_before_it_loads_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it needs takes seconds to import. A command that prints first when that is done says nothing here."""
+    """The launch's imports take seconds. A command that first prints after them prints no line here."""
     monkeypatch.setitem(sys.modules, "orchestration.cli.runs", None)
     assert CliRunner().invoke(main, ["launch", "town/stirred"]).stdout.startswith("Launching town/stirred: ")
     assert CliRunner().invoke(main, ["launch", "town/stirred", "--json"]).stdout == ""
@@ -412,7 +413,8 @@ def test_each_charge_of_a_launch_is_named_and_the_total_is_theirs(charges: dict[
 
 
 def test_a_refusal_of_one_release_does_not_deny_the_charge_of_another() -> None:
-    """Of two hypercubes, the first one fits under the cap. Told apart from: its charge after "nothing was charged"."""
+    """Of two hypercubes, the first one fits under the cap. Wrong program: shows its charge after "nothing was
+    charged"."""
     refusal, charges = "Nothing was drawn, and nothing was charged.", {"town/a": PureLoss(Fraction(2))}
     charged = runs.list_charges(charges)
     assert runs.describe_charges(charged, refusal).splitlines()[0] == "But this launch charged"
@@ -541,7 +543,7 @@ def test_what_cannot_be_tried_is_refused_in_one_sentence(
 
 
 def test_a_history_that_cannot_be_written_is_explained_without_its_statement(tmp_path: Path) -> None:
-    """Wrong programs: one that shows a trace instead, and one that quotes what else SQLite complains of."""
+    """Wrong programs: one that shows a trace instead, and one that quotes SQLite's other complaints."""
 
     def run(folder: str, statement: str) -> OperationalError:
         with (

@@ -1,4 +1,5 @@
-"""What the command imports: help and completion need none of the heavy libraries, `status` only what it reads with."""
+"""The command's imports: help and completion need none of the heavy libraries, `status` only those that it reads
+with."""
 
 import json
 import os
@@ -64,7 +65,7 @@ def test_what_only_shows_imports_nothing_that_draws_or_validates(command: str, t
 
 
 def test_a_launch_by_the_queue_imports_no_heavy_library() -> None:
-    """What a launch needs that only asks the webserver: with Dagster, it takes ten times as long."""
+    """The imports of a launch that only asks the webserver. With Dagster, the launch takes ten times as long."""
     code = "import sys, orchestration.cli.runs\nprint(*{name.partition('.')[0] for name in sys.modules})"
     shown = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=PROJECT, capture_output=True, check=True)
     assert not HEAVY & set(shown.stdout.decode().split())

@@ -12,7 +12,7 @@ from resources.project import PROJECT
 
 
 def completions(*words: str) -> list[str]:
-    """What bash would offer for the last word."""
+    """The completions that bash would offer for the last word."""
     environment = {
         "_STIRRED_COMPLETE": "bash_complete",
         "COMP_WORDS": " ".join(words),
@@ -51,7 +51,7 @@ def test_the_script_of_each_shell_asks_the_command(shell: str) -> None:
 
 
 def test_files_that_are_no_declarations_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders that are linked are not. Told apart from: pathlib's `rglob`, which does not follow links."""
+    """Linked folders are read. Wrong program: pathlib's `rglob`, which does not follow links."""
     texts = [
         "a: [",
         "- 1",

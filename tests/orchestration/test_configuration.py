@@ -1,4 +1,4 @@
-"""Claims about what a run may configure: no resource, and of the assets only what takes a configuration."""
+"""Claims about a run's configuration: it reaches no resource, and only assets that take a configuration."""
 
 import json
 import resource
@@ -42,7 +42,7 @@ def refusal(job: dg.JobDefinition, run_config: dict[str, Any]) -> str:
 def test_every_key_that_no_asset_check_or_resource_takes_is_refused_in_every_job(
     repository: dg.RepositoryDefinition,
 ) -> None:
-    """Told apart from: an operation of any job without a schema, which accepts and ignores any configuration."""
+    """Wrong program: an operation of any job without a schema, which accepts and ignores any configuration."""
     jobs = repository.get_all_jobs()
     asked: set[str] = set()
     for job in jobs:

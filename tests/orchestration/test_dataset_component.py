@@ -1,4 +1,4 @@
-"""A dataset in YAML: what `dg check yaml` refuses, what loading refuses, and what a valid declaration becomes."""
+"""A dataset in YAML: the refusals of `dg check yaml` and of loading, and the meaning of a valid declaration."""
 
 import re
 import traceback
@@ -157,8 +157,8 @@ def test_a_missing_source_is_told_by_the_name_of_its_file_alone(monkeypatch: pyt
     ],
 )
 def test_no_declaration_reads_a_file_of_keys(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart from: any other file. Each digit of the master key, declared as a column of a file of fixed width, was
-    in the domain that was declared for it or not, as the failure of `cef` showed."""
+    """Wrong program: treats the file like any other. A declaration could describe each digit of the master key as a
+    column of a file of fixed width, and the failure of `cef` showed whether the digit was in the declared domain."""
     folders = {name: tmp_path / name for name in ("home", "secrets", "user", "data")}
     for folder in (*folders.values(), folders["home"] / "custody"):
         folder.mkdir()

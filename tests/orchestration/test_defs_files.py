@@ -1,4 +1,4 @@
-"""Files of declarations: what YAML would read as something else is refused with file, line and key."""
+"""Files of declarations: text that YAML would read differently is refused with file, line and key."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_a_key_may_occur_in_several_mappings_and_be_overridden_after_a_merge() -
 
 
 def test_a_file_that_dagster_would_ignore_is_refused(tmp_path: Path) -> None:
-    """Below or beside another one. Told apart from a deployment that loads without the datasets it declares."""
+    """Below or beside another one. Wrong program: loads the deployment without the datasets it declares."""
     for folders, other in (("census/more", "defs.yaml"), ("census/a/b", "defs.yml"), ("census", "component.yaml")):
         (tmp_path / folders).mkdir(parents=True, exist_ok=True)
         (tmp_path / "census" / "defs.yaml").write_text(f"type: {SYNTHETIC}\n")
@@ -82,7 +82,7 @@ def test_all_files_of_this_deployment_are_unambiguous() -> None:
 
 
 def test_a_deployment_does_not_load_with_a_doubled_key_or_a_doubled_name(tmp_path: Path) -> None:
-    """The second cap would otherwise be used, and nothing would show that there was another."""
+    """Otherwise the second cap would be used, with no sign of the first."""
     with create_defs_folder_sandbox() as sandbox:
         contents = {"type": SYNTHETIC, "attributes": CENSUS}
         folder = sandbox.scaffold_component(

@@ -1,4 +1,4 @@
-"""Extracts from the codebook to the published table, and what `stirred new dataset` proposes and refuses."""
+"""Extracts from the codebook to the published table, and the proposals and refusals of `stirred new dataset`."""
 
 import csv
 import random
@@ -137,7 +137,7 @@ def test_every_label_and_record_type_of_a_codebook_is_taken(tmp_path: Path) -> N
 
 
 def test_a_proposal_takes_labels_and_missing_values_of_statistical_packages(tmp_path: Path) -> None:
-    """Wrong program: one that takes 200, which is labeled as no answer and declared as nothing, for a rent."""
+    """Wrong program: takes 200 for a rent, although it is labeled as no answer and not declared as missing."""
     incomes = [*map(float, range(100, 218)), 98.0, 99.0]
     frame = pd.DataFrame({"sex": [1.0, 2.0] * 60, "income": incomes, "asked": [1.0, 2.0, 8.0] * 40, "rent": incomes})
     labels = {"sex": {1: "Men", 2: "Women"}, "income": {98: "Refused"}, "asked": {1: "Yes", 2: "No", 8: "Don't know"}}

@@ -1,4 +1,4 @@
-"""Claims about the settings of a lake, and about what a deployment in a cluster has beside that on files."""
+"""Claims about the settings of a lake, and about the additional parts of a deployment in a cluster."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def test_data_paths_are_folders_or_places_on_an_s3_server(
     ],
 )
 def test_an_impossible_data_path_is_refused_naming_the_setting(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """Told apart from: a retention that takes the data files of publications for those of writers that were killed."""
+    """Wrong program: a retention that mistakes the data files of publications for files of killed writers."""
     monkeypatch.setenv("STIRRED_PUBLISHED", "/srv/published/tables")
     cluster(monkeypatch, place, "/srv/other")
     with pytest.raises(DeclarationError, match="STIRRED_LAKE_CONFIDENTIAL"):
@@ -98,7 +98,7 @@ def test_what_only_a_cluster_has_loads_as_a_code_location_loads_it(tmp_path: Pat
 def test_retention_deletes_what_was_replaced_and_says_how_much(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: replaced files of the public zone, which stayed for ever."""
+    """Wrong program: keeps replaced files of the public zone forever."""
     made = make_lake(postgres, tmp_path)
     made.name_services(monkeypatch)
     warehouse, tables = made.warehouse(), [Table(zone, "village", "units") for zone in ZONES]

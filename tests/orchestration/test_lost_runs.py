@@ -1,4 +1,4 @@
-"""Claims about runs that lost a server or their process: they are launched again, and what was refused is not."""
+"""Claims about runs that lost a server or their process: they are launched again, but refused runs are not."""
 
 import multiprocessing
 import os
@@ -77,7 +77,7 @@ def test_outside_of_a_run_nothing_is_repeated() -> None:
 
 
 def failing(times: int, error: Exception = LOST) -> Callable[[], None]:
-    """What raises an error so many times."""
+    """A function whose first `times` calls raise an error."""
     left = [error] * times
 
     def fail() -> None:
@@ -88,13 +88,13 @@ def failing(times: int, error: Exception = LOST) -> Callable[[], None]:
 
 
 def explain(failed: dg.DagsterEvent) -> str:
-    """What a failed step says."""
+    """The error text of a failed step."""
     said = failed.step_failure_data.user_failure_data
     return (said.description if said else None) or ""
 
 
 def test_a_step_that_lost_a_server_is_repeated_and_then_its_run(instance: dg.DagsterInstance) -> None:
-    """Told apart from: no repetition, an endless one, and a lost server that counts as refused."""
+    """Wrong programs: repeat never or endlessly, or count a lost server as a refusal."""
     assert run(instance, failing(2), failing(2)).success
     for steps in ((failing(3), failing(0)), (failing(0), failing(3))):
         result = run(instance, *steps)
@@ -108,7 +108,7 @@ def test_a_step_that_lost_a_server_is_repeated_and_then_its_run(instance: dg.Dag
 
 
 def test_what_is_refused_is_not_launched_again_even_if_the_run_before_was_lost(instance: dg.DagsterInstance) -> None:
-    """Told apart from: a tag that the run after it inherits."""
+    """Wrong program: sets a tag that the next run inherits."""
     for tags in ({}, {"retry_on_asset_or_op_failure": "true"}):
         result = run(instance, failing(1, WarehouseError("units.csv: no records")), failing(0), **tags)
         found = instance.get_run_by_id(result.run_id)
@@ -118,7 +118,7 @@ def test_what_is_refused_is_not_launched_again_even_if_the_run_before_was_lost(i
 
 
 def test_a_later_step_does_not_take_back_that_the_run_is_launched_again(instance: dg.DagsterInstance) -> None:
-    """In a run that is itself launched again. Told apart from: every step that takes the inherited tag back."""
+    """In a run that is itself launched again. Wrong program: each step removes the inherited tag."""
 
     @stage(dg.AssetKey(["one"]), "town", StageKind.COUNTS, "Units.")
     def one() -> dg.MaterializeResult:
@@ -177,8 +177,8 @@ def stored_run(instance: dg.DagsterInstance, parent: str | None = None, root: st
 def test_a_run_whose_process_is_gone_is_reported_once_the_report_can_be_stored(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from Dagster alone, whose thread for it ends with the first report that a full disk refuses; from
-    reports of runs with a process, of those that ended between two looks, and of other processes' runs."""
+    """Wrong programs: Dagster alone, whose thread for it ends with the first report that a full disk refuses; and
+    reports of runs with a process, of runs that ended between two looks, or of other processes' runs."""
     found = list[dg.DagsterRunStatus]()
     gone = multiprocessing.get_context("fork").Process(target=lambda: None)
     gone.start()
@@ -230,8 +230,8 @@ def tick(instance: dg.DagsterInstance) -> None:
 def test_a_lost_run_that_was_overlooked_is_reported_again_until_it_is_launched(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: trust in the order of two writes of Dagster, reports without an end, and a sensor that one run
-    with a tag that is no number, which whoever launches may give, keeps from looking at any other."""
+    """Wrong programs: trust the order of two writes of Dagster; report without end; and a sensor that one run with a
+    tag that is no number, which any user who launches can set, keeps from looking at any other run."""
     run_id = lost_run(instance)
     launched = lost_run(instance, **{"dagster/auto_retry_run_id": run_id})
     last = lost_run(instance, **{"dagster/retry_number": "2"})
@@ -242,7 +242,7 @@ def test_a_lost_run_that_was_overlooked_is_reported_again_until_it_is_launched(
     for times in range(2, 2 + jobs.REPORTS):
         tick(instance)
         assert reports(instance, run_id) == times
-        # What the daemon launches again when it sees this report.
+        # The daemon launches such a run again when it sees this report.
         found = instance.get_run_by_id(run_id)
         assert found
         assert found.status is dg.DagsterRunStatus.FAILURE
@@ -261,7 +261,7 @@ def test_the_last_run_allowed_is_put_into_the_queue_although_it_is_stored_alread
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a killed run, if the disk of Dagster's database is full while the daemon launches the next one again.
-    Told apart from: Dagster's own count of runs, by which the one that waits is one too many."""
+    Wrong program: uses Dagster's own count of runs, which counts the waiting run as one too many."""
     monkeypatch.setattr(jobs, "OVERLOOKED_AFTER", timedelta())
     first = stored_run(instance, **{"dagster/auto_retry_run_id": "second"})
     instance.report_run_failed(first, "The run's process is gone.")
@@ -283,8 +283,8 @@ def test_the_last_run_allowed_is_put_into_the_queue_although_it_is_stored_alread
 def test_a_run_in_which_dagster_lost_its_own_database_is_launched_again(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dagster reads the instance before a step's function begins, and stores what it cannot read as a failure of the
-    step. Told apart from: the same error of the step's own code, which is a fault."""
+    """Dagster reads the instance before a step's function begins, and stores a failure to read it as a failure of the
+    step. Wrong program: treats the same error of the step's own code, which is a fault, alike."""
     monkeypatch.setattr(jobs, "OVERLOOKED_AFTER", timedelta())
     lost = OperationalError("SELECT", {}, Exception("server closed the connection"))
     faulty = run(instance, failing(1, lost), failing(0)).run_id
@@ -302,7 +302,7 @@ def test_a_run_in_which_dagster_lost_its_own_database_is_launched_again(
 def test_a_wait_for_the_database_of_the_instance_is_reported_after_some_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Told apart from: ten silent minutes, and a report of each moment in which SQLite is locked."""
+    """Wrong programs: stay silent for ten minutes, or report each moment in which SQLite is locked."""
     clock = [0.0]
     monkeypatch.setattr(following.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(following.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
@@ -340,7 +340,7 @@ def follow_queued(instance: dg.DagsterInstance, home: Path) -> list[str]:
 def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Told apart from: following for as long as Dagster's tag promises a retry, and 1,200 looks in ten minutes."""
+    """Wrong programs: follow for as long as Dagster's tag promises a retry, or look 1,200 times in ten minutes."""
     clock = [0.0]
     monkeypatch.setattr(following.time, "monotonic", lambda: clock[-1])
     monkeypatch.setattr(following.time, "sleep", lambda seconds: clock.append(clock[-1] + seconds))
@@ -357,7 +357,7 @@ def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(
 def test_following_goes_on_while_the_database_of_the_instance_is_lost(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Of the pool, each connection is found lost by another question. Told apart from: a command that ends with the
+    """Of the pool, each connection is found lost by another question. Wrong programs: a command that ends with the
     first query that fails, or asks only some again, while its run goes on."""
     monkeypatch.setattr(following, "_BETWEEN_LOOKS", 0.0)
     run_id = lost_run(instance)
@@ -386,11 +386,11 @@ def test_following_goes_on_while_the_database_of_the_instance_is_lost(
 
 @pytest.mark.deep
 def test_every_job_of_a_deployment_says_what_it_writes() -> None:
-    """Told apart from: a job that another module makes. Two runs of one dataset would go on at once."""
+    """Wrong program: leaves out a job that another module makes, so that two runs of one dataset could run at once."""
     graph = defs().resolve_asset_graph()
     found = {job.name: job for job in defs().resolve_all_job_defs() if job.name != "__ASSET_JOB"}
     assert len(found) > 20
-    # What they write does not depend on the declarations.
+    # The writes of these jobs do not depend on the declarations.
     assert [found.pop(name).tags[WRITES] for name in ("audit", "withdraw")] == ["audit", "withdrawals"]
     assert {name for name in found if name.count("hypercubes")} >= {"two_states__hypercubes"}
     for name, job in found.items():
@@ -405,7 +405,7 @@ def test_every_job_of_a_deployment_says_what_it_writes() -> None:
 def test_withdrawals_and_audits_wait_for_the_runs_that_write(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: a withdrawal that only other withdrawals wait for, two that wait for each other, and one that
+    """Wrong programs: a withdrawal that only other withdrawals wait for, two that wait for each other, and one that
     does not wait for a state that the queue launches meanwhile."""
 
     def begin(name: str, **tags: str) -> dg.DagsterRun:

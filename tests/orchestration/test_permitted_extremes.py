@@ -1,6 +1,6 @@
 """Permitted but extreme declarations: each is refused before anything is charged, or the whole release succeeds.
 
-A release that is charged and then cannot be made or published has spent budget on nothing.
+A release that is charged but cannot be made or published has wasted its budget.
 """
 
 import re

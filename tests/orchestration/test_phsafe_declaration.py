@@ -1,4 +1,4 @@
-"""An S-DHC release in YAML: what it means, what `dg check yaml` refuses, and what loading refuses."""
+"""An S-DHC release in YAML: its meaning, and the refusals of `dg check yaml` and of loading."""
 
 from copy import deepcopy
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Plans: they state what a charge then states, keep wanted margins and totals, and end in a file that says the same."""
+"""Plans: they state the terms of the later charge, keep wanted margins and totals, and end in an equivalent file."""
 
 import json
 import math
@@ -58,7 +58,7 @@ NOWHERE = Path("/nowhere")
 NAMED = {"dataset": "town", "title": "A release"}
 
 Kind = tuple[ReleaseComponent, DatasetDeclaration, list[DeclaresReleases]]
-"""A release, its dataset, and what else is declared beside it."""
+"""A release, its dataset, and the other declarations beside it."""
 
 
 def phsafe(**changes: Any) -> Kind:
@@ -123,7 +123,7 @@ def plan_of(kind: Kind, **asked: Any) -> PlannedDeclaration:
 
 @cache
 def schema(declares: type[DeclaresReleases]) -> Draft202012Validator:
-    """What `dg check yaml` checks."""
+    """The check of `dg check yaml`."""
     return Draft202012Validator(declares.model().model_json_schema())
 
 
@@ -149,7 +149,7 @@ def requires_the_same(found: PlannedDeclaration, again: PlannedDeclaration) -> N
 
 
 def requires_as_charged(found: PlannedDeclaration) -> None:
-    """Assert that a plan states what a charge of its declaration states, which here needs nothing of the records."""
+    """Assert that a plan states the terms of a charge of its declaration, which here does not depend on the records."""
     charged = found.method.specification(None)
     assert found.plan.specification == charged
     assert found.plan.loss == charged.charge
@@ -318,7 +318,7 @@ def test_a_wanted_margin_is_kept_and_no_smaller_budget_keeps_it(name: str, data:
 
 
 def margin_with(kind: Kind, line: str, budget: Fraction) -> float:
-    """The margin of a line that has a budget, from a declaration that measures nothing else."""
+    """The margin of a line with a budget, from a declaration without other measurements."""
     component, _, _ = kind
     if isinstance(component, PHSafe):
         run, level = line.split()

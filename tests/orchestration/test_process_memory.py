@@ -1,4 +1,4 @@
-"""What loading the deployment sets for its process: large arrays go back to the system when they are freed."""
+"""The memory settings made by loading the deployment: freed large arrays go back to the system."""
 
 import os
 import platform

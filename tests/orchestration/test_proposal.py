@@ -1,4 +1,4 @@
-"""Declarations proposed from files: what they say is read from the files, and they are accepted as they are."""
+"""Declarations proposed from files: their contents come from the files, and they are accepted unchanged."""
 
 import csv
 import re
@@ -140,7 +140,7 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
     assert isinstance(built, HypercubeRelease)
     assert (built.cube.of, built.cube.variables) == ("persons", ["county", "size", "tenure"])
     assert all(built.columns[name].domain_size <= MOST_PROPOSED for name in built.cube.variables)
-    # Told apart from: products that count units where the release counts persons, and numbers as variables.
+    # Wrong programs: products that count units where the release counts persons, and numbers as variables.
     without_noise = declaration.model_copy(update={"unbounded_releases": "allowed"})
     coarsened = CoarseningDeclaration.model_validate(attributes_of(propose_coarsening(declaration, "coarsened")))
     Coarsening(coarsened).release(without_noise, tmp_path)
@@ -215,7 +215,7 @@ def test_widened_bounds_contain_the_range_and_hide_the_greatest_value(lowest: in
 
 
 def kinds_of_columns() -> list[dict[str, str]]:
-    """Records with what foreign files have: codes among numbers, several notations, nested places."""
+    """Records with features of foreign files: codes among numbers, several notations, nested places."""
     return [
         {
             "hoursPaid": f"{100 + number / 7:.9f}",
@@ -667,7 +667,7 @@ RECTANGULAR = [
 
 @pytest.mark.prove
 def test_households_repeated_on_the_rows_of_persons_are_proposed_as_such(warehouse: Warehouse, tmp_path: Path) -> None:
-    """Told apart from: persons as units, whose sum of HHWT counts a household once for each person."""
+    """Wrong program: reads persons as units, so that the sum of HHWT counts a household once for each person."""
     for years, names, key, count in ((2, [], ["YEAR", "SERIAL"], 120), (1, [], ["SERIAL"], 60), (1, ["N"], ["N"], 60)):
         rows = [dict(row) for row in RECTANGULAR if years == 2 or row["YEAR"] == "1940"]
         if names:

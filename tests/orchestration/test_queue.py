@@ -1,5 +1,5 @@
-"""Claims about `orchestration.queue`: what the webserver says of a run is what the instance has, and of its errors, a
-lost server is asked again, all else is refused without quoting it."""
+"""Claims about `orchestration.queue`: the webserver reports the same of a run as the instance. A lost server is asked
+again, and every other error is refused without quoting it."""
 
 import io
 import json
@@ -98,8 +98,8 @@ def untimed(step: Step) -> Step:
 def test_the_webserver_tells_of_a_run_what_the_instance_has(
     instance: dg.DagsterInstance, answers: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In parts of three events. Told apart from: a check's words as Markdown, the message of Dagster's own failure,
-    metadata that are lost, a part that is read twice or not at all, and another order of runs."""
+    """In parts of three events. Wrong programs: show a check's words as Markdown or the message of Dagster's own
+    failure, lose metadata, read a part twice or not at all, or change the order of runs."""
     monkeypatch.setattr(queue, "_EVENTS_AT_ONCE", 3)
     with WorkspaceProcessContext(instance, workspace_load_target=None) as context:
 
@@ -140,7 +140,7 @@ def test_every_question_is_one_that_dagster_understands(question: str) -> None:
 
 
 def test_a_job_is_put_into_the_queue_once(answers: Callable[..., None]) -> None:
-    """If the first answer is lost. Told apart from: two runs, and none after one that was only stored."""
+    """If the first answer is lost. Wrong programs: launch two runs, or none after one that was only stored."""
     given, runs = list[dict[str, Any]](), list[str]()
 
     def answer(question: str, variables: dict[str, Any]) -> Any:
@@ -162,7 +162,7 @@ def test_a_job_is_put_into_the_queue_once(answers: Callable[..., None]) -> None:
 
 
 def test_a_configuration_that_is_refused_puts_nothing_into_the_queue(answers: Callable[..., None]) -> None:
-    """Told apart from: a launch that then follows a run that there is not."""
+    """Wrong program: a launch that then follows a missing run."""
     runs = {"data": {"runsOrError": {"__typename": "Runs", "results": []}}}
     refused = {"data": {"launchRun": {"__typename": "RunConfigValidationInvalid"}}}
     answers(lambda question, _: refused if "launchRun" in question else runs)
@@ -175,7 +175,7 @@ def test_a_configuration_that_is_refused_puts_nothing_into_the_queue(answers: Ca
 
 
 def test_the_jobs_that_follow_are_those_of_the_sensor_of_the_release(answers: Callable[..., None]) -> None:
-    """Told apart from: the order in which Dagster lists them, which is that of their names."""
+    """Wrong program: uses the order in which Dagster lists them, by name."""
     jobs = [f"{job}__town__r" for job in ("before_states", "measurements", "publication", "states")]
     sensors = [
         *({"targets": targets} for targets in (None, [{"pipelineName": "town__r"}])),
@@ -226,8 +226,8 @@ SECRET = "postgresql://office:password@host"
 def test_a_lost_server_is_told_from_a_refusal_and_no_error_is_quoted(
     answers: Callable[..., None], said: Any, kind: type[Exception], words: str
 ) -> None:
-    """Told apart from: ten minutes of asking a log-in page, an end where the code location starts again, and the text
-    of an error, which may contain a setting or a statement."""
+    """Wrong programs: ask a log-in page for ten minutes, end when the code location restarts, or show the text of an
+    error, which may contain a setting or a statement."""
     if isinstance(said, dict) and "__typename" in said:
         loaded = {"__typename": "RepositoryLocation" if kind is UnknownJobError else "PythonError"}
         said = {"data": {"runsOrError": said, "workspaceLocationEntryOrError": {"locationOrLoadError": loaded}}}
@@ -240,7 +240,7 @@ def test_a_lost_server_is_told_from_a_refusal_and_no_error_is_quoted(
 
 
 def test_the_webserver_is_asked_again_while_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart from: a launch that ends while its run goes on, and a wait for an address that answers 404."""
+    """Wrong programs: a launch that ends while its run goes on, and a wait for an address that answers 404."""
     monkeypatch.setattr(following, "_BETWEEN_LOOKS", 0.0)
     page = io.BytesIO(json.dumps({"data": {"runsOrError": {"__typename": "Runs", "results": []}}}).encode())
     page.status = 200  # type: ignore[attr-defined]
@@ -267,7 +267,7 @@ def test_the_webserver_is_asked_again_while_it_is_gone(monkeypatch: pytest.Monke
 
 
 def test_what_is_launched_again_is_waited_for_as_the_settings_say(answers: Callable[..., None]) -> None:
-    """The settings as Dagster shows them. Told apart from: no wait, and a wait for a run that was refused."""
+    """The settings as Dagster shows them. Wrong programs: never wait, or wait for a run that was refused."""
     settings = ["run_retries:\n  enabled: true\n  max_retries: 1\n", "run_retries:\n  enabled: false\n", None]
     tags = {"dagster/max_retries": "2", "dagster/retry_number": "1"}
     for info, expected in zip(settings, ((True, True), (False, False), (False, False)), strict=True):
@@ -305,9 +305,8 @@ def test_an_address_is_refused_without_quoting_it(
 
 
 def test_what_a_run_did_until_it_was_launched_again_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two looks, a run charges, is lost, and is launched again from where it failed. Told apart from: the log
-    of the last run alone, by which nothing was charged; a log that is told twice; and a run that was deleted, which is
-    looked for for ever."""
+    """Between two looks, a run charges, is lost, and is launched again from where it failed. Wrong programs: read only
+    the log of the last run, by which nothing was charged; show a log twice; and look forever for a deleted run."""
     monkeypatch.setattr(following, "_BETWEEN_LOOKS", 0.0)
     looks = [[Run("one", "STARTED", {})], [Run("one", "FAILURE", {}), Run("two", "STARTED", {})]]
     looks += [[Run("one", "FAILURE", {}), Run("two", "SUCCESS", {})], []]

@@ -33,7 +33,7 @@ def count_events(path: Path) -> int:
 
 
 def test_the_log_of_a_history_stays_while_its_process_goes_on(instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    """Others read it all the same. Told apart from: connections that have not opened the file, so that SQLite empties
+    """Others read it all the same. Wrong programs: connections that have not opened the file, so that SQLite empties
     and removes the log after each event; files that stay open after run upon run; and files that seem older than their
     log, so that the UI shows no event of a run before its end."""
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

@@ -55,8 +55,8 @@ def in_process(home: Path, run_id: str) -> tuple[int, int]:
 
 
 def test_a_run_ends_those_whose_process_was_killed_and_no_others(instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    """A lock that a forked process keeps (`flock`), or that does not outlive a first look, fails. So does a run that
-    ends what goes on, what has shown nothing yet, or itself."""
+    """Wrong programs: use a lock that a forked process keeps (`flock`) or that does not outlive a first look; and a run
+    that ends a running run, one that has shown no lock yet, or itself."""
     home = tmp_path / "home"
     killed, alive, unknown = (begin(instance) for _ in range(3))
     assert instance.event_log_storage.get_concurrency_run_ids() == {killed, alive, unknown}

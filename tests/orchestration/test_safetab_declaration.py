@@ -36,7 +36,7 @@ def test_lines_of_production_that_the_lists_have_no_iteration_for_are_left_out(t
 
 @pytest.mark.parametrize("field", ["budgets", "moe"])
 def test_a_line_that_the_lists_have_no_iteration_for_is_refused(tmp_path: Path, field: str) -> None:
-    """It would be charged, although nothing is measured."""
+    """It would be charged without a measurement."""
     changes = {"lists": str(write(tmp_path)), "states": ["01"], "budgets": {"TRACT 2": 1}, "moe": {}}
     changes[field] = {**changes[field], "TRACT 1": 10}  # type: ignore[dict-item]
     with pytest.raises(DeclarationError, match=f"release town/a: {field}: TRACT 1: .*no iteration of this level"):

@@ -76,7 +76,7 @@ def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_it
 
 
 def test_the_schema_of_a_column_accepts_the_unquoted_name_null_and_no_unknown_name() -> None:
-    """Told apart from: a list of properties, which cannot have a name that YAML does not read as text."""
+    """Wrong program: a list of properties, which cannot have a name that YAML does not read as text."""
     validator = Draft202012Validator(components.Dataset.get_model_cls().model_json_schema())
     text = (EXAMPLES / "Dataset.yaml").read_text(encoding="utf-8").replace("{dataset}", "town")
     for line, wrong in (("null: ['99']", 0), ("'null': ['99']", 0), ("nulll: ['99']", 1)):

@@ -1,7 +1,7 @@
-"""A swapping release in YAML: what is refused and with which message, and a user's own release from two files.
+"""A swapping release in YAML: refusals with their messages, and a user's own release from two files.
 
-`dg check yaml` validates a file against the component's JSON schema. Loading the deployment refuses what the schema
-cannot express. Either way there is one error, which names the field and the rule.
+`dg check yaml` validates a file against the component's JSON schema. Loading the deployment refuses the errors that the
+schema cannot express. Both give one error, which names the field and the rule.
 """
 
 import json
@@ -358,12 +358,12 @@ def test_the_model_refuses_values_that_yaml_cannot_express() -> None:
 
 
 def dg_command(project: Path, *arguments: str) -> tuple[int, str]:
-    """The exit status of `dg`, and what it prints."""
+    """The exit status and output of `dg`."""
     return command(project, str(Path(sys.executable).with_name("dg")), *arguments)
 
 
 def stirred(project: Path, *arguments: str) -> tuple[int, str]:
-    """The exit code of `stirred`, and what it prints."""
+    """The exit code and output of `stirred`."""
     return command(project, sys.executable, "-W", "ignore", "-m", "orchestration.cli", *arguments)
 
 
@@ -414,7 +414,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed_project(project: Path, folder: Path, **changes: Any) -> Path:
-    """A copy of the project in which nothing has run, with a second release that differs in some attributes."""
+    """A copy of the project before any run, with a second release that differs in some attributes."""
     shutil.copytree(project, folder, dirs_exist_ok=True)
     for name in ("kept", "shown"):
         shutil.rmtree(folder / name, ignore_errors=True)

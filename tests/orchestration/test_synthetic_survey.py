@@ -1,4 +1,4 @@
-"""A synthetic survey in YAML: what `dg check yaml` refuses, what it means, and the survey of this project."""
+"""A synthetic survey in YAML: the refusals of `dg check yaml`, its meaning, and the survey of this project."""
 
 import re
 from fractions import Fraction
@@ -47,7 +47,7 @@ def test_the_check_of_yaml_names_the_rule(fields: dict[str, Any], complaint: str
     [(1, Fraction(1)), (0.1, Fraction(1, 10)), ("1/3", Fraction(1, 3)), ("0.25", Fraction(1, 4)), ("1", Fraction(1))],
 )
 def test_a_rate_is_the_number_that_was_written(rate: object, exactly: Fraction) -> None:
-    """The check of YAML and the loading of it agree on what a rate is."""
+    """The check of YAML and loading accept the same rates."""
     stratum = {"sampling_rate": rate, "response_rate": rate, "retention_rate": rate}
     fields = {"design": {"other": stratum}}
     assert list(Draft202012Validator(SyntheticSurvey.model().model_json_schema()).iter_errors(VALID | fields)) == []

@@ -1,4 +1,4 @@
-"""A redistricting release in YAML: what it means, what `dg check yaml` refuses, and what loading refuses."""
+"""A redistricting release in YAML: its meaning, and the refusals of `dg check yaml` and of loading."""
 
 from copy import deepcopy
 from fractions import Fraction

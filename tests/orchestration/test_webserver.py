@@ -1,4 +1,4 @@
-"""Dagster's UI of this machine answers its own pages, and nothing that a page of another site asks."""
+"""Dagster's UI of this machine answers its own pages and refuses every request of another site's page."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Starlette:
 
 
 def ask(server: Starlette, method: str, path: str, headers: dict[str, str]) -> str:
-    """The status of the answer; of a websocket ("WS"), what the server does first."""
+    """The status of the answer; for a websocket ("WS"), the server's first action."""
     given = [(name.encode(), value.encode()) for name, value in (OWN | headers).items()]
     kind = {"type": "websocket", "subprotocols": []} if method == "WS" else {"type": "http", "method": method}
     scope: dict[str, Any] = kind | {
@@ -55,7 +55,7 @@ def ask(server: Starlette, method: str, path: str, headers: dict[str, str]) -> s
 @pytest.mark.parametrize(
     ("method", "path", "headers", "answer"),
     [
-        # A picture, in browsers that say what a request is for, and in others.
+        # A picture, in browsers that state a request's purpose, and in others.
         ("GET", "/graphql", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", **HTML}, "403"),
         ("GET", "/graphql", {"accept": "image/*"}, "403"),
         # A form, also of a page in a frame without an origin, and of another port of this machine.

@@ -1,4 +1,4 @@
-"""The explorer's process can open neither the confidential database nor a key nor a source file, whoever asks."""
+"""The explorer's process cannot open the confidential database, a key or a source file for any user."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def deployment(tmp_path: Path) -> tuple[Settings, dict[str, str], dict[str, str]
 def tried(
     deployment: tuple[Settings, dict[str, str], dict[str, str]], *, python: bool = False
 ) -> tuple[str, dict[str, str]]:
-    """What a confined process says of itself, and what it got of what it tried."""
+    """The answers of a confined process: about itself, and about each attempt."""
     known, secrets, allowed = deployment
     by_name = str(Path(known.temporary) / "socket")
     with (
@@ -164,7 +164,7 @@ def test_what_is_left_out_is_in_no_allowed_folder(tmp_path: Path) -> None:
 def test_the_process_gets_neither_the_master_key_nor_credentials_nor_settings_of_streamlit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It fails for an environment that leaves out what is known to be secret, and passes the rest on."""
+    """It fails for an environment that removes the known secrets and passes on the rest."""
     secrets = (
         "STIRRED_MASTER_KEY",
         "PGPASSWORD",
@@ -197,7 +197,7 @@ def test_only_the_name_of_a_host_is_taken_for_one(tmp_path: Path, host: str) -> 
 
 
 def test_publications_around_the_databases_are_refused(tmp_path: Path) -> None:
-    """The folder of publications is readable as a whole, so that what is published later can be read."""
+    """The whole folder of publications is readable, so that later publications can be read."""
     for home in (tmp_path / "var", tmp_path):
         with pytest.raises(ExplorerError, match="which the explorer must not open"):
             explore(home, tmp_path, [], dict, 0, None, print, browser=False)

@@ -1,4 +1,5 @@
-"""What the explorer's pages say: published tables in words, uncertain numbers, overlaps, and imagined charges."""
+"""The contents of the explorer's pages: published tables in words, uncertain numbers, overlaps, and imagined
+charges."""
 
 import itertools
 import json
@@ -140,7 +141,7 @@ def test_a_table_of_errors_has_the_names_of_places_that_another_table_has(publis
 
 
 def test_places_and_what_an_empty_one_stands_for_are_those_of_the_dictionary(published: Path) -> None:
-    """Told apart from: a guess, by which codes of sectors are places too, and rows of the rest of a place left out."""
+    """Wrong programs: a guess, by which codes of sectors are places too, and rows of the rest of a place left out."""
     rows = {"state": ["1", "1"], "town": ["A", None], "sector": ["x", "x"], "count": [5, 7], "total": [50, None]}
     pq.write_table(pa.table(rows), published / "firms.parquet")
     fields: list[dict[str, object]] = [{"name": name, "type": "string"} for name in ("state", "town", "sector")]
@@ -618,7 +619,7 @@ def test_lines_without_errors_have_a_sentence_and_a_table_instead_of_an_empty_ch
 
 
 def test_boundaries_are_drawn_whichever_way_their_rings_run() -> None:
-    """Told apart from: files as RFC 7946 demands them, of which all but the places is colored."""
+    """Wrong program: keeps the rings as RFC 7946 demands, so that everything except the places is colored."""
     outer, hole = [[0, 0], [0, 3], [3, 3], [3, 0], [0, 0]], [[1, 1], [2, 1], [2, 2], [1, 2], [1, 1]]
     for rings in itertools.product((outer, outer[::-1]), (hole, hole[::-1])):
         polygon = {"type": "Polygon", "coordinates": [*rings]}

@@ -27,7 +27,7 @@ def page() -> None:
 def test_no_answer_follows_from_an_altered_file_while_it_is_altered_or_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong program: remembers what it reads until the checksums have another time, and states smaller errors of files
+    """Wrong program: keeps the files it read until the checksums have another time, and reports smaller errors of files
     that were put back and verify again."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     cube = {"units": households(), "persons": members(households()), "tested": 2}
