@@ -153,7 +153,7 @@ class Census:
             return ingest(session, declaration or self.declare(), self.folder, VERSION_KEY).content
 
     def refusal(self, **declared: Any) -> list[str]:
-        """The lines of the error that ingestion raises, after a check that nothing was written."""
+        """The lines of ingestion's error, after a check that the warehouse did not change."""
         self.write()
         with self.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             before = content(session)
@@ -624,8 +624,9 @@ def test_every_rule_of_the_structure_is_broken_by_some_corruption() -> None:
 
 @pytest.mark.prove
 def test_block_groups_are_taken_as_given_if_that_is_declared(tmp_path: Path) -> None:
-    """All units are in block 1003. In block group 2, strict refuses it; as given, it is the CEF's, as long as the block
-    is in one block group. Whatever is declared, the same records have the same version, and so the same draws."""
+    """All units are in block 1003. In block group 2, strict refuses them; as given, the CEF takes block group 2, as
+    long as the block is in one block group. Under either declaration, the same records have the same version, and so
+    the same draws."""
     census = Census(tmp_path)
     strict, as_given = census.declare(), census.declare(block_group="as_given")
     assert census.write().ingest(strict) == census.ingest(as_given)
@@ -819,7 +820,7 @@ def test_the_stored_census_has_no_problems_and_other_layouts_have_no_structure_c
     ]
 
 
-# What the layout requires of every declaration
+# Requirements of the layout on every declaration
 
 
 @pytest.mark.parametrize(

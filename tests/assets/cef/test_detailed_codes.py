@@ -61,7 +61,7 @@ def test_the_codes_are_kept_as_they_are_written(census: DetailedCensus) -> None:
 
 
 def test_without_the_field_the_same_files_give_the_same_cef(census: DetailedCensus, tmp_path: Path) -> None:
-    """Codes of any content are ignored then, as every column is that is not declared."""
+    """Without it, codes may have any content and are ignored, as all undeclared columns are."""
     plain = Census(tmp_path).write().ingest()
     for row in census.files["persons"]:
         row.update(QSEX="x", QRACE1="", QRACE8="1010")
@@ -108,8 +108,8 @@ def test_no_race_code_follows_a_null(census: DetailedCensus, place: int) -> None
 
 
 def test_the_sex_of_the_householder_agrees_with_the_type_of_household(census: DetailedCensus) -> None:
-    """Married couples and cohabiting ones of HHT 1 say nothing; everyone else's HHT does, and nobody but the
-    householder is judged."""
+    """The HHT of married couples, and of cohabiting couples with HHT 1, implies no sex; every other HHT does, and only
+    for the householder."""
     for mafid in range(1, 9):
         for row in census.rows("persons", mafid):
             row["QSEX"] = "1" if row["QSEX"] == "2" else "2"

@@ -117,7 +117,7 @@ def refusal(session: Session, folder: Path, contents: Mapping[str, bytes | None]
 
 
 def as_stored(rows: list[Row], table: str) -> list[Row]:
-    """What the CEF must have for the rows of a file: the place in one column, and ages as numbers."""
+    """The CEF's rows for the rows of a file: the place in one column, and ages as numbers."""
     kept = []
     for row in rows:
         others = {name: value for name, value in row.items() if table == "units" or name not in PLACE}
@@ -186,7 +186,7 @@ def _headers() -> Iterator[tuple[str, str, Callable[[list[str]], list[str]], str
 def test_the_columns_are_exactly_those_of_the_layout_in_its_order(
     session: Session, folders: Iterator[Path], table: str, change: Callable[[list[str]], list[str]], rule: str
 ) -> None:
-    """The rows are changed with the header, so that nothing but the header is wrong."""
+    """The rows change with the header, so that only the header is wrong."""
     rows = [list(row.values()) for row in good()[table]]
     names = list(BLOCK_FILES[table].columns)
     changed = change(names)
@@ -229,7 +229,8 @@ EVERY_VALUE = [
 def test_every_value_outside_its_domain_is_refused_under_the_column_of_the_file(
     session: Session, folders: Iterator[Path]
 ) -> None:
-    """Also those of the place, of which the CEF has one column only. The quick suite takes some of the values."""
+    """This includes the values of the place, for which the CEF has only one column. The quick suite takes some of the
+    values."""
     ingest(session, declared(), write(next(folders), texts(good())), VERSION_KEY)
     every_value = random.Random(13).sample(EVERY_VALUE, 8)
     _refuse_each(session, folders, every_value)
@@ -426,8 +427,8 @@ def test_the_check_of_the_stored_tables_finds_households_without_a_block(
 def test_records_in_blocks_that_the_geography_lacks_are_left_out_if_that_is_declared(
     session: Session, folders: Iterator[Path]
 ) -> None:
-    """The CEF is that of files without these records, and only the confidential zone has their number. A program that
-    left out too many, or none, or whose units differ, has another version."""
+    """The CEF is that of files without these records, and only the confidential zone has their number. Wrong programs:
+    leave out too many records, or none, or change the units; each gives another version."""
     files = good()
     lost = dict(zip(PLACE_NAMES, ("01", "001", "000100", "1002"), strict=True))
     more = {

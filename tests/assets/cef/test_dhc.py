@@ -1,4 +1,4 @@
-"""The columns of the DHC as an option of the census layout: what they are checked for, and how records are coded.
+"""The columns of the DHC as an option of the census layout: the checks of the columns, and the codes of records.
 
 The codes of random households, however unlikely, are those that plain Python finds.
 """
@@ -94,8 +94,8 @@ def code_person(unit: dict[str, Any], person: dict[str, Any]) -> tuple[int, ...]
 
 
 def test_a_move_changes_the_codes_of_householders_who_live_alone() -> None:
-    """What a query counts for suffices for a child's move to a person who lived alone, and is needed. Told apart from:
-    each query counted once, as if only the child's record changed."""
+    """Each query counts exactly as often as a child's move to a person who lived alone requires. Wrong program: counts
+    each query once, as if only the child's record changed."""
     left, joined = ({"MAFID": mafid, "RTYPE": "2"} for mafid in range(2))
     child: dict[str, Any] = {"RELSHIP": "25", "QAGE": 9, "QSEX": "1", "CENHISP": "1", "CENRACE": "01"}
     parent, other = ({**child, "RELSHIP": "20", "QAGE": age} for age in (40, 70))

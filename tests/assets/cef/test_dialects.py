@@ -1,4 +1,4 @@
-"""CSV files as people have them: recognized and read exactly, cell by cell, or refused with what would settle it."""
+"""CSV files as they occur: recognized and read exactly, cell by cell, or refused with the option that would decide."""
 
 import csv
 import gzip
@@ -134,7 +134,7 @@ MIXED: list[Row] = [
 def test_a_file_is_read_cell_by_cell_as_it_was_written_in_whatever_dialect(
     session: Session, folder: Path, rows: list[Row], dialect: Dialect, line_end: str, marked: bool
 ) -> None:
-    """Told apart from: any character, digit, day or blank that is read differently, or a dialect that is guessed."""
+    """Wrong programs: read any character, digit, day or blank differently, or guess a dialect."""
     mark = "\ufeff" if marked and dialect.encoding in (UTF_8, *UTF_16[1:]) else ""
     path = write(folder / "grid.csv", rows, dialect, line_end, mark)
     assert read(session, declare(path, dialect.unusual)) == rows
@@ -144,12 +144,12 @@ def test_a_file_is_read_cell_by_cell_as_it_was_written_in_whatever_dialect(
             found = recognize(session, path, **given)
             break
         except SourceError as error:
-            # What the bytes leave open is settled by options, which are fields of the dialect.
+            # Options, which are fields of the dialect, decide where the bytes are ambiguous.
             refusal = str(error)
         (field, *_) = re.findall(r"--csv (\w+)=", refusal)
         assert field not in given, refusal
         given[field] = getattr(dialect, field)
-    # What no value shows need not be declared.
+    # A notation that no value shows need not be declared.
     notation = {"decimal": dialect.decimal, "dates": dialect.dates}
     assert read(session, declare(path, notation | found)) == rows
 
@@ -182,7 +182,7 @@ def test_recognized_dialects_are_declared_where_they_differ_from_the_default(ses
 
 
 def test_another_reading_of_the_same_people_has_their_sketch_and_content(session: Session, folder: Path) -> None:
-    """Told apart from: a sketch of the texts as they are written, which would open a second cap."""
+    """Wrong program: sketches the texts as they are written, which would open a second cap."""
     rows = [(n, REGIONS[n % 3], Decimal(n) / 4, date(1950, 1 + n % 12, 1 + n % 28)) for n in range(200)]
     plain = write(folder / "plain.csv", rows, Dialect())
     dialect = Dialect(separator=";", encoding="iso-8859-1", decimal=",", dates="DD.MM.YYYY", compression="zstd")
@@ -199,8 +199,8 @@ def test_another_reading_of_the_same_people_has_their_sketch_and_content(session
 
 
 def test_floating_point_numbers_are_sketched_as_the_same_numbers_in_text(session: Session, folder: Path) -> None:
-    """Told apart from: a sketch of the columns of a Parquet file that are stored exactly, which a file of pandas with
-    missing values has hardly any of."""
+    """Wrong program: sketches only the columns of a Parquet file that are stored exactly; a file of pandas with missing
+    values has hardly any of them."""
     numbers = pa.table({name: [float(n * 7 % size) / 4 for n in range(200)] for name, size in (("a", 97), ("b", 89))})
     arrow_csv.write_csv(numbers, folder / "numbers.csv")
     pq.write_table(numbers, folder / "numbers.parquet")
@@ -405,8 +405,8 @@ def test_many_columns_are_examined_some_at_a_time_and_too_many_refused(tmp_path:
 
 
 def test_a_mark_between_thousands_in_one_column_is_no_decimal_mark_in_another(session: Session, folder: Path) -> None:
-    """Wrong program: one that takes the 1,234 employees of Excel's file for 1.234, as the person answered its question;
-    one that proposes a number that cannot be read as declared."""
+    """Wrong programs: one that takes the 1,234 employees of Excel's file for 1.234, as the person answered its
+    question; one that proposes a number that cannot be read as declared."""
     grouped, other = folder / "grouped.csv", folder / "other.csv"
     grouped.write_text('revenue,employees\n"1,234,567","1,234"\n"2,345,678",12\n')
     found = profile(session, Reader.CSV, grouped)
@@ -422,7 +422,7 @@ def test_a_mark_between_thousands_in_one_column_is_no_decimal_mark_in_another(se
 
 
 def test_dates_as_in_iso_8601_are_dates_beside_others(session: Session, folder: Path) -> None:
-    """Wrong program: one that says of the dates it reads that they are none."""
+    """Wrong program: one that reports the dates it can read as no dates."""
     path = folder / "two_forms.csv"
     path.write_text("a,b\n2020-12-31,31/12/2020\n2020-12-30,30/12/2020\n")
     assert profile(session, Reader.CSV, path).reasons == {
@@ -431,7 +431,7 @@ def test_dates_as_in_iso_8601_are_dates_beside_others(session: Session, folder: 
 
 
 def test_names_that_are_numbers_are_names_where_the_column_has_none(session: Session, folder: Path) -> None:
-    """Told apart from: a refusal of columns named by years, or of names that are two words, as all of their values."""
+    """Wrong program: refuses columns named by years, or names that are two words, because all of their values are."""
     path = folder / "years.csv"
     path.write_text("id;2019;2020\n1;5;6\n2;7;8\n", encoding="utf-8")
     assert [column.name for column in profile(session, Reader.CSV, path).columns] == ["id", "2019", "2020"]

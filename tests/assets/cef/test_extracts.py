@@ -297,7 +297,7 @@ def test_files_of_statistical_packages_are_read_as_they_are_written(
 
 
 def test_special_and_declared_missing_values_keep_their_reason(session: Session, tmp_path: Path) -> None:
-    """Wrong program: one that reads .b as an empty field, so that nobody sees that it was an answer."""
+    """Wrong program: reads .b as an empty field, which hides that it was an answer."""
     frame = pd.DataFrame({"income": pd.Series([1.0, "b", None, 99.0], dtype=object)})
     stata = tmp_path / "a.dta"
     pyreadstat.write_dta(

@@ -1,4 +1,4 @@
-"""What a source must satisfy to become a CEF. If it fails, nothing incomplete or confidential is left behind."""
+"""The requirements on a source to become a CEF. A failing source leaves no incomplete or confidential data behind."""
 
 import csv
 import logging
@@ -90,7 +90,7 @@ class Town:
             return ingest(session, declaration or self.declare(), self.folder, VERSION_KEY).content
 
     def refusal(self, declaration: DatasetDeclaration | None = None) -> list[str]:
-        """The lines of the error that ingestion raises, after a check that nothing changed in the warehouse."""
+        """The lines of ingestion's error, after a check that the warehouse did not change."""
         before = self.content()
         with pytest.raises(SourceError) as refusal:
             self.ingest(declaration)
@@ -271,7 +271,7 @@ MANY = b"".join(b"%d,x\n" % serial for serial in range(3, 5000))
     ],
 )
 def test_a_file_that_is_not_exactly_csv_is_refused(town: Town, text: bytes, rule: str) -> None:
-    """DuckDB's reader, set as strict as it can be, accepts a third of these and drops what it does not understand."""
+    """DuckDB's reader in its strictest mode accepts a third of these, and drops the parts that it cannot parse."""
     (town.folder / "bad.csv").write_bytes(text)
     columns = {"a": {"type": "integer", "role": "key"}, "b": {"type": "string", "pattern": "(?s).*"}}
     declaration = town.declare(units={"path": "bad.csv", "columns": columns}, persons=None)
@@ -565,7 +565,7 @@ def test_column_names_can_be_any_text(tmp_path: Path) -> None:
 
 
 def test_a_backslash_does_not_turn_a_wildcard_into_another_file(tmp_path: Path) -> None:
-    """Told apart from: DuckDB, for which the pattern that stands for this name matches the other one."""
+    """Wrong program: leaves it to DuckDB, for which the pattern that stands for this name matches the other one."""
     town = Town(tmp_path)
     for name in ("one\\*.csv", "one\\[*].csv"):
         (tmp_path / name).write_text(f"a\n{len(name)}\n")
@@ -781,8 +781,8 @@ def test_donors_are_checked_against_the_declared_copies(tmp_path: Path) -> None:
 
 
 def test_keys_that_are_there_twice_are_counted_in_any_order_and_on_any_number_of_threads(tmp_path: Path) -> None:
-    """It fails for a count that takes equal neighbors for ascending ones, a null for a break of the order, or the rows
-    of one thread, which ascend, for all of them."""
+    """Wrong programs: a count that takes equal neighbors for ascending ones, a null for a break of the order, or the
+    rows of one thread, which ascend, for all of them."""
     many = 500_000
     tables = {
         "range": ("FROM range(4) AS t (key)", 0),

@@ -1,4 +1,5 @@
-"""Claims about a source in partitions: its CEF, and all that is made of it, is that of the same records in one file."""
+"""Claims about a source in partitions: its CEF, and everything made from it, equals that of the same records in one
+file."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,9 +134,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[Any
 def test_what_is_made_of_partitions_is_what_is_made_of_one_file(
     tmp_path: Path, plain: Deployment[Any], read: list[str]
 ) -> None:
-    """Told apart from: content versions that depend on the order of partitions or on their tables' names; a sketch of
-    one of them, or of those of all beside each other; a CEF that reads again what a run has read; a public zone that
-    shows which partition has changed."""
+    """Wrong programs: content versions that depend on the order of partitions or on their tables' names; a sketch of
+    one partition, or the partitions' sketches side by side; a CEF that reads again the partitions that a run has read;
+    a public zone that shows which partition has changed."""
     parted = parted_deployment(tmp_path / "village")
     read_one(parted, "S")
     assert read == ["village__parts__S"]
@@ -162,7 +163,7 @@ def test_what_is_made_of_partitions_is_what_is_made_of_one_file(
 def test_in_a_lake_partitions_are_put_together_too(
     tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: a view of confidential tables that a lake's session refuses, and versions that depend on where
+    """Wrong programs: a view of confidential tables that a lake's session refuses, and versions that depend on where
     tables are stored."""
     declared, versions = declare(tmp_path, in_parts(households())), list[tuple[str, bool]]()
     lake = make_lake(postgres, tmp_path / "lake")
@@ -197,7 +198,7 @@ ALTERED = {
 
 
 def find_problems(deployment: Deployment[Any]) -> list[str]:
-    """Those that the check `as_read` and every charge find."""
+    """The problems that the check `as_read` and every charge find."""
     context = deployment.context
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         try:
@@ -212,7 +213,7 @@ def find_problems(deployment: Deployment[Any]) -> list[str]:
 def test_an_altered_partition_is_refused_until_it_is_read_again(
     parted: Deployment[Any], read: list[str], what: str
 ) -> None:
-    """Told apart from: a CEF whose version is taken from what was published of its partitions."""
+    """Wrong program: takes the CEF's version from the published versions of its partitions."""
     ledger = parted.ledger
     with parted.opened("confidential") as connection:
         connection.execute(ALTERED[what])
@@ -227,8 +228,8 @@ def test_an_altered_partition_is_refused_until_it_is_read_again(
 def test_a_partition_read_from_another_source_is_not_charged_before_all_are_put_together(
     parted: Deployment[Any], tmp_path: Path
 ) -> None:
-    """Its own run has read it, so that the views show it. Told apart from: a gate that compares partitions with what
-    was published of each."""
+    """The partition's own run has read it, so the views show it. Wrong program: a gate that compares partitions with
+    their published versions."""
     declare(tmp_path / "village", {"S": households(9)})
     read_one(parted, "S")
     assert len(find_problems(parted)) == 1
@@ -239,8 +240,8 @@ def test_a_partition_read_from_another_source_is_not_charged_before_all_are_put_
 def test_partitions_that_change_while_they_are_put_together_are_refused(
     parted: Deployment[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """After each was compared with its source. Told apart from: a CEF whose versions are those of altered records, or
-    of new records with the sketch of those before."""
+    """Each changes after the comparison with its source. Wrong programs: a CEF with the versions of altered records, or
+    of new records with the sketch of the earlier ones."""
     root, declared = tmp_path / "village", declare(tmp_path / "village", in_parts(households()))
     warehouse, custody = parted.context.warehouse, parted.context.custody
 
@@ -263,8 +264,8 @@ def test_partitions_that_change_while_they_are_put_together_are_refused(
 
 @pytest.mark.prove
 def test_a_key_may_change_between_upper_and_lower_case(parted: Deployment[Any], tmp_path: Path) -> None:
-    """DuckDB has one schema for both. Told apart from: the removal of what has just been read; and files that are not
-    recognized under another name of their partition, so that they could be charged to another population."""
+    """DuckDB has one schema for both. Wrong programs: remove the tables just read; or do not recognize files under
+    another name of their partition, so that they could be charged to another population."""
     rows, known = in_parts(households()), read_published(parted)
     again = parted_deployment(tmp_path / "village", {"N": rows["n"], "S": rows["S"]})
     again.run("cef", "invariants", "charge")
@@ -274,8 +275,8 @@ def test_a_key_may_change_between_upper_and_lower_case(parted: Deployment[Any], 
 
 @pytest.mark.prove
 def test_tables_of_earlier_declarations_are_dropped(parted: Deployment[Any], tmp_path: Path) -> None:
-    """Told apart from: persons that stay after their declaration went, and a partition that only its own run has read
-    before the partitions were taken back."""
+    """Wrong programs: keep persons that are no longer declared, or a partition that only its own run had read before
+    the partitions were taken back."""
     root = tmp_path / "village"
     alone = declare(root, in_parts(households()), persons=None)
     custody, warehouse = parted.context.custody, parted.context.warehouse
@@ -294,8 +295,8 @@ def test_tables_of_earlier_declarations_are_dropped(parted: Deployment[Any], tmp
 
 
 def test_what_no_partition_knows_is_found_when_they_are_put_together(tmp_path: Path) -> None:
-    """A key in two partitions, a place in two larger ones, and other columns. Told apart from: partitions that are only
-    checked by themselves."""
+    """A key in two partitions, a place in two larger ones, and other columns. Wrong program: checks each partition only
+    by itself."""
     rows = in_parts(households())
     nested = {**UNITS, "county": UNITS["county"] | {"within": "region"}}
     apart = {key: [row | {"region": "NS"[row["county"] != "Avon"]} for row in each] for key, each in rows.items()}
@@ -316,7 +317,7 @@ def test_what_no_partition_knows_is_found_when_they_are_put_together(tmp_path: P
 
 @pytest.mark.prove
 def test_a_block_in_two_block_groups_is_found_though_each_partition_has_it_in_one(tmp_path: Path) -> None:
-    """The rule of the layout that looks at several units. Told apart from: rules that only each partition is asked."""
+    """The layout's rule on several units at once. Wrong program: checks the rules in each partition only."""
     whole, said = Census(tmp_path), dict[str, str]()
     for groups in ("11", "12"):
         for key, group in zip(KEYS, groups, strict=True):
@@ -336,7 +337,7 @@ def test_a_block_in_two_block_groups_is_found_though_each_partition_has_it_in_on
 
 @pytest.mark.prove
 def test_partitions_can_be_declared_and_left_out_at_any_time(tmp_path: Path) -> None:
-    """Told apart from: tables that stay where nobody looks, a view where a table is due, and a second charge."""
+    """Wrong programs: leave unused tables, leave a view where a table is due, or charge a second time."""
     root = tmp_path / "village"
 
     def schemas(deployment: Deployment[Any]) -> set[str]:
@@ -452,10 +453,10 @@ def count_one(deployment: Deployment[Any], key: str) -> None:
 @deep_cases(1)
 @pytest.mark.parametrize("kind", COUNTED)
 def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counted: list[str], kind: str) -> None:
-    """Of regions, groups and cells that are in both partitions. Told apart from: sums that depend on the order of
-    partitions or leave one out; truncation and households that see a unit in part; a stage or a gate that counts again
-    what a run has counted and checked; and a graph in which the counts of a partition are public, or are made by the
-    job of the release for one partition alone."""
+    """Of regions, groups and cells that are in both partitions. Wrong programs: sums that depend on the order of
+    partitions or leave one out; truncation and households that see a unit in part; a stage or a gate that repeats the
+    counts and checks of a run; and a graph in which the counts of a partition are public, or are made by the job of the
+    release for one partition alone."""
     whole, parted = COUNTED[kind](tmp_path / "whole"), COUNTED[kind](tmp_path / "parted", *KEYS)
     counted.clear()
     count_one(parted, "S")
@@ -472,7 +473,7 @@ def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counte
     job = parted.definitions.get_repository_def().get_job(parted.release.schema)
     keys, stage = {key.path[-1] for key in job.asset_layer.executable_asset_keys}, parted.context.method.counts_stage
     assert (job.partitions_def, keys & {name, stage, "cef_of_parts"}) == (None, {stage})
-    # Whoever can launch can give a run any partition; a fault of the code would not say so.
+    # Anyone who can launch runs can give a run any partition; a fault of the code would not name it.
     job = parted.definitions.get_repository_def().get_job("cef__town")
     run = job.execute_in_process(instance=parted.instance, tags={"dagster/partition": "zz"}, raise_on_error=False)
     (failure,) = run.get_step_failure_events()
@@ -480,8 +481,8 @@ def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counte
 
 
 def test_histograms_of_a_dhc_add_up_too(tmp_path: Path) -> None:
-    """Those of all records, which the gate counts. Told apart from: households that see a unit in part, and a place of
-    one partition under its number in another."""
+    """The histograms of all records, which the gate counts. Wrong programs: households that see a unit in part, and a
+    place of one partition under its number in another."""
     files = census(60, ("10",), dhc=True)
     write_parts(tmp_path, files, KEYS)
     (tmp_path / "made_of_0").touch()
@@ -546,14 +547,13 @@ OTHER_COUNTS: dict[str, Sequence[str]] = {
 def test_counts_that_are_not_of_the_records_of_their_partition_are_never_added_up(
     of_town: Deployment[Any], counted: list[str], what: str
 ) -> None:
-    """They are made again. Told apart from: a stage that looks whether there are counts, or at the account alone; an
-    account that is not tied to its partition, to the records, or to what of the
-    declaration decides on counts."""
+    """They are made again. Wrong programs: a stage that checks only whether there are counts, or only their account; an
+    account that is not tied to its partition, to the records, or to the declared fields that decide on counts."""
     before = read_counts(of_town)
     if what == "of other rules":
         of_town = safetab(of_town.root, *KEYS, persons={"max_race_codes": 1})
     if what == "of other records":
-        # As its own run reads it, which counts nothing.
+        # As the partition's own run reads it, without counting.
         safetab_deployment(of_town.root, size=150, seed=2, partitions=KEYS)
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         job = of_town.definitions.get_repository_def().get_job("cef__town")
@@ -573,8 +573,7 @@ def test_counts_that_are_not_of_the_records_of_their_partition_are_never_added_u
 def test_counts_by_code_that_cannot_be_told_are_taken_over_by_no_other_process(
     of_town: Deployment[Any], counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: two processes whose files changed after they had started, and which take each other's code for
-    the same."""
+    """Wrong program: two processes whose files changed after they had started take each other's code for the same."""
     monkeypatch.setattr(counting, "hash_code", lambda *_: None)
     for process in ("first", "second"):
         monkeypatch.setattr(counting, "_THIS_PROCESS", process, raising=False)
@@ -585,8 +584,8 @@ def test_counts_by_code_that_cannot_be_told_are_taken_over_by_no_other_process(
 def test_a_partition_that_is_read_again_meanwhile_is_not_added_up(
     of_town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As another run of a lake can read it. Told apart from: a sum that is sealed as of the records read last, though
-    it is of those before."""
+    """Another run of a lake can read it like this. Wrong program: seals a sum of the earlier records as a sum of the
+    records read last."""
     schema, warehouse = f"{of_town.release.dataset.name}__parts__S", of_town.context.warehouse
 
     def copy_records() -> dict[str, Any]:
@@ -630,8 +629,8 @@ FORGED: dict[str, Sequence[str]] = {
 @quick_cases(1)
 @pytest.mark.parametrize("what", FORGED)
 def test_the_gate_on_counts_takes_those_of_no_partition_for_granted(of_town: Deployment[Any], what: str) -> None:
-    """They were altered with their sum. Told apart from: a gate that adds up partitions without counting them, or with
-    verdicts on other counts than those that are stored; and a charge that does not see altered counts."""
+    """They were altered together with their sum. Wrong programs: a gate that adds up partitions without counting them,
+    or with verdicts on other counts than the stored ones; and a charge that does not see altered counts."""
     assert ask_counts(of_town) == []
     of_town.run("charge")
     with of_town.opened("confidential") as connection:
@@ -643,7 +642,7 @@ def test_the_gate_on_counts_takes_those_of_no_partition_for_granted(of_town: Dep
 
 
 def test_counts_of_partitions_that_are_declared_no_more_are_dropped(of_town: Deployment[Any]) -> None:
-    """Told apart from: tables that stay where nobody looks, and another draw."""
+    """Wrong programs: leave unused tables, or draw again."""
     before, root = read_counts(of_town), of_town.root
     other = safetab(root, "N", "other")
     other.run("cef", "regions", "counts")
@@ -659,7 +658,7 @@ def test_counts_of_partitions_that_are_declared_no_more_are_dropped(of_town: Dep
 def test_counts_of_partitions_in_a_lake_are_those_on_files(
     tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch, counted: list[str]
 ) -> None:
-    """Told apart from: counts and verdicts that depend on where tables are stored, so that all is counted again."""
+    """Wrong program: counts and verdicts depend on where tables are stored, so that everything is counted again."""
     lake = make_lake(postgres, tmp_path / "lake")
     lake.name_services(monkeypatch)
     versions = list[str]()

@@ -1,7 +1,7 @@
 """Files of PPMF and PUMS are read cell by cell, as public records, and published without a charge.
 
 The wrong programs here: one that loses a leading zero or takes a column for another one; one that reads a file with
-another code; and one that charges, or publishes without words.
+another code; and one that charges, or publishes without explanation.
 """
 
 import json

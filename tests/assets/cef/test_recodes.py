@@ -1,4 +1,5 @@
-"""A recode gives every record what plain Python gives it, and what it cannot place is counted and never shown."""
+"""A recode gives every record the same value as plain Python; values that it cannot place are counted and never
+shown."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
@@ -39,7 +40,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 def converted(session: Session, column: Column, texts: Sequence[str | None]) -> tuple[list[Any], int]:
-    """What a column of a source becomes in the CEF, and how many of its values have no place there."""
+    """The CEF's values for a source column's values, and the number of values that have no place there."""
     places = pa.array(map(str, range(len(texts))), pa.string())
     relation = session.register("source", pa.table({"place": places, "it": pa.array(texts, pa.string())}))
     columns, bound = describe_conversion({"place": Column(type="string", pattern=".*"), "it": column})
@@ -60,7 +61,7 @@ KINDS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Any]]] = {
 
 @st.composite
 def banded(draw: st.DrawFn) -> tuple[Column, Reference, Values]:
-    """Contiguous bands in any order, and a search for the band of a value that knows nothing of their order."""
+    """Contiguous bands in any order, and a search for the band of a value that is independent of their order."""
     kind = draw(st.sampled_from(sorted(KINDS)))
     of, written = KINDS[kind]
     ends = sorted(draw(st.lists(of, min_size=1, max_size=6, unique=True)))
@@ -135,7 +136,7 @@ def test_a_recode_is_what_plain_python_makes_of_each_value(
     assert found == expected
     assert unplaced == expected.count(None) - list(values).count(None)
     if column.bands is not None or column.merge is not None:
-        # Nothing but the declared domain can occur.
+        # Only values of the declared domain can occur.
         assert {made for made in found if made is not None} <= set(column.in_cef("it").codes)
 
 

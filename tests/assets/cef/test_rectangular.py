@@ -1,4 +1,4 @@
-"""A rectangular file gives the dataset that two files would give: units are made of repeated columns."""
+"""A rectangular file gives the same dataset as two files: units are made of repeated columns."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,7 +75,7 @@ def read(folder: Path, declaration: DatasetDeclaration) -> tuple[list[Any], CefV
 
 
 def test_one_file_and_two_are_the_same_dataset_about_the_same_people(tmp_path: Path) -> None:
-    """Told apart from: a unit for each person, the weight of a household once a person, a key 2001 + 11 = 2011 + 1, and
+    """Wrong programs: a unit for each person, the weight of a household once a person, a key 2001 + 11 = 2011 + 1, and
     a sketch of rows alone, of which no set of the households' columns tells records apart."""
     keyed = [
         [{"YEAR_SERIAL": f"4:{row['YEAR']}{len(row['SERIAL'])}:{row['SERIAL']}", **row} for row in rows]
@@ -113,7 +113,7 @@ REFUSED = {
 
 @pytest.mark.deep
 def test_households_whose_rows_differ_are_refused_by_column_and_count(tmp_path: Path) -> None:
-    """Told apart from: taking the value of any row, also where the CEF has the same band for both."""
+    """Wrong program: takes the value of any row, also where the CEF has the same band for both."""
     for case, (row, column, value, expected) in REFUSED.items():
         rows = repeat(HOUSEHOLDS, PEOPLE, YEAR="YEAR", SERIAL="SERIAL")
         rows[row][column] = value
@@ -135,7 +135,7 @@ def test_gates_refuse_a_unit_that_no_person_made(tmp_path: Path) -> None:
 
 @pytest.mark.prove
 def test_a_release_from_one_file_is_the_release_from_two(tmp_path: Path) -> None:
-    """What the draw is made of is the same, so that it is charged once."""
+    """The inputs of the draw are the same, so it is charged once."""
     two = small_deployment(tmp_path, persons=True)
     two.reach("cef", "invariants", "charge")
     entries = two.ledger

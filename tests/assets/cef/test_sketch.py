@@ -1,4 +1,4 @@
-"""Values are hashed by what they mean, however a file writes them."""
+"""Values are hashed by their meaning, however a file writes them."""
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ ALIKE = (
 
 
 def test_equal_values_have_one_hash_and_others_have_others() -> None:
-    """Told apart from: hashes of texts, which a column declared or written as a number would change."""
+    """Wrong program: hashes texts, so that a column declared or written as a number has other hashes."""
     texts = [text for alike in ALIKE for text in alike]
     words, places = hash_values(pa.array(texts, pa.string()), FACTORS)
     hashes = iter(words[places].tolist())

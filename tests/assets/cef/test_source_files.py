@@ -112,7 +112,7 @@ def outcome(session: Session, bad: BadFile, folder: Path, words: set[str]) -> st
 
 
 def outcomes(session: Session, folders: Iterator[Path], bad: Sequence[BadFile]) -> dict[str, list[str]]:
-    """The names of bad files by what became of them."""
+    """The names of bad files by outcome."""
     words = {(dataset, reader): vocabulary(dataset, reader) for dataset in NAMES for reader in ("csv", "parquet")}
     found: dict[str, list[str]] = {}
     before = versions(session)
@@ -205,7 +205,7 @@ def content(session: Session, declaration: DatasetDeclaration) -> list[tuple[Any
 
 
 def value(kind: str, text: str) -> Any:
-    """What a field of a CSV file means."""
+    """The value that a field of a CSV file stands for."""
     if text == "":
         return None
     return {
@@ -291,7 +291,8 @@ DAMAGES = st.lists(
 def test_a_damaged_csv_file_is_read_exactly_or_refused(
     session: Session, folders: Iterator[Path], damages: list[tuple[int, bytes, bool]]
 ) -> None:
-    """Whatever a few bytes inserted or replaced make of a file: what is accepted is what Python's csv reads in it."""
+    """A few bytes are inserted or replaced. If the file is accepted, its values are those that Python's csv reads in
+    it."""
     kinds = ["integer", "string", "date", "string"]
     written = b'c0,c1,c2,c3\n1,owned,1939-01-01,"a ""b"""\n-20, x,,"c,\nd"\n007,"",1940-04-01,z z \n'
     for place, inserted, replaces in damages:
@@ -356,7 +357,7 @@ def test_a_parquet_file_is_read_value_by_value(
 def test_a_field_may_be_longer_than_what_a_thread_reads_and_look_like_rows(
     session: Session, folders: Iterator[Path], tmp_path: Path
 ) -> None:
-    """DuckDB's threads begin in the middle of a file, each at what looks like the beginning of a row."""
+    """DuckDB's threads begin in the middle of a file, each at an apparent beginning of a row."""
     inner = "7,looks like a row\n" * (LONGEST_ROW // 20)
     rows = [["1", inner], *(["2", "short"] for _ in range(70_000))] * 12
     declaration = declared(["integer", "string"], "csv")
@@ -383,7 +384,7 @@ def test_a_large_file_full_of_quotes_is_read_exactly(folders: Iterator[Path], tm
 
 
 def test_a_good_town_is_the_one_that_is_declared(session: Session) -> None:
-    """What the bad files are made from is read value by value too."""
+    """The good rows behind the bad files are read value by value too."""
     units, persons = declaration("town", "csv").cef_tables()
     assert session.count(units) == len(rows_of("town", "households")) - 1
     assert session.count(persons) == len(rows_of("town", "persons")) - 1

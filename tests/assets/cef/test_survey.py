@@ -112,7 +112,8 @@ def test_another_seed_gives_other_persons_under_the_same_design(
 
 
 def test_every_digest_depends_on_the_seed_and_has_a_purpose_of_its_own() -> None:
-    """Draws of two purposes would else be the same numbers, and those without the seed the same in every survey."""
+    """Otherwise draws of two purposes would be the same numbers, and draws without the seed the same in every
+    survey."""
     text = "".join(path.read_text("utf-8") for path in sorted((SQL_FOLDER / "cef").glob("survey_*.sql")))
     purposes = re.findall(r"md5_number\(\$seed::VARCHAR \|\| ':(\w+):'", text)
     assert len(purposes) == text.count("md5") == len(set(purposes)) == 3
@@ -329,7 +330,7 @@ def test_employment_is_a_stationary_markov_chain(survey: Survey) -> None:
     assert stays["employed"] > 0.95
     assert stays["not_in_labor_force"] > 0.9
     assert 0.5 < stays["unemployed"] < 0.75
-    # Given the second wave, the first says nothing about the third: half of the unemployed draw again.
+    # Given the second wave, the third is independent of the first: half of the unemployed draw again.
     unemployed = adults[adults["employment_2"] == "unemployed"]
     left = (unemployed["employment_3"] != "unemployed").groupby(unemployed["employment_1"] == "unemployed").mean()
     assert abs(left[True] - left[False]) < 0.25

@@ -86,8 +86,8 @@ def test_a_census_never_changes(tmp_path: Path) -> None:
 
 @pytest.mark.prove
 def test_blocks_vary_as_much_as_is_declared_and_nothing_else_changes(tmp_path: Path) -> None:
-    """Fails for: blocks that vary together with their tract or block group, all or none of them whatever is declared,
-    and further draws that change the households."""
+    """Wrong programs: blocks that vary together with their tract or block group; all or no blocks that vary, regardless
+    of the declaration; and further draws that change the households."""
     between, households = [], []
     for percent in (0, 50, 100):
         of = population(3000, "01").model_copy(update={"varied_blocks": percent})

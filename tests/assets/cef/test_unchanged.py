@@ -1,4 +1,4 @@
-"""Claims about a source that has not changed: it is not read again, and nothing passes for unchanged that is not."""
+"""Claims about a source that has not changed: it is not read again, and every change is noticed."""
 
 import hmac
 import os
@@ -47,7 +47,7 @@ class Office:
         return ingestion.ingest(*given)
 
     def materialize(self) -> tuple[bool, str, str]:
-        """Whether the source was read; the data version; and what the page says about the source."""
+        """Whether the source was read; the data version; and the page's text on the source."""
         before = self.read
         result = dg.materialize(
             build_cef(self.declaration, self.folder),
@@ -60,7 +60,8 @@ class Office:
         return self.read > before, tags["dagster/data_version"], str(source)
 
     def materialize_while(self, meanwhile: Callable[[], None], patched: pytest.MonkeyPatch) -> dict[str, bool]:
-        """Which checks pass if something happens between the session that reads the source and what is published."""
+        """Which checks pass if `meanwhile` is called after the session that reads the source and before the
+        publication."""
         published = parts.publish_contents
 
         def publish_contents(*given: Any) -> None:
@@ -177,7 +178,7 @@ def test_one_changed_byte_of_any_file_is_read(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Told apart from: a comparison of sizes and dates; and one of the files of records alone."""
+    """Wrong programs: compare sizes and dates; or compare only the files of records."""
     office = Office(tmp_path, declare(tmp_path), monkeypatch)
     _, version, _ = office.materialize()
     replace_within(tmp_path / file, old, new)
@@ -218,7 +219,7 @@ def test_another_declaration_is_read_with(town: Office, changes: dict[str, Any])
 
 @pytest.mark.prove
 def test_a_geography_file_that_is_declared_and_not_there_is_missed(town: Office) -> None:
-    """Told apart from: a declaration without its paths, as a file that is not there has no version either."""
+    """Wrong program: takes it for a declaration without this path, because a missing file has no version either."""
     located = town.declaration.units.model_copy(update={"geography_path": "nowhere.csv"})
     town.declaration = town.declaration.model_copy(update={"units": located})
     with pytest.raises(dg.Failure, match=r"nowhere\.csv"):
@@ -272,7 +273,7 @@ def test_stored_rows_in_another_order_are_still_what_was_read(town: Office) -> N
 def test_a_table_that_is_altered_before_its_version_is_published_is_not_what_was_read(
     town: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: a version of whatever is stored by the time that it is published."""
+    """Wrong program: publishes the version of the table as stored at publication."""
     replace_within(town.folder / "persons.csv", b"41,1,1a", b"42,1,1a")
 
     def meanwhile() -> None:
@@ -288,7 +289,7 @@ def test_a_table_that_is_altered_before_its_version_is_published_is_not_what_was
 @pytest.mark.deep
 @pytest.mark.parametrize("kept", ["as it was", "put back"])
 def test_a_record_of_the_source_that_was_forged_without_the_key_is_not_believed(town: Office, kept: str) -> None:
-    """Told apart from: a record that is believed without its seal, or with the one of another record."""
+    """Wrong programs: believe a record without its seal, or with the seal of another record."""
     first = town.contents()
     with duckdb.connect(str(town.warehouse.path(Zone.PUBLIC))) as connection:
         ((seal,),) = connection.execute("FROM town.cef_seal").fetchall()
@@ -344,7 +345,7 @@ def test_what_is_recorded_of_the_source_cannot_be_made_without_the_key(town: Off
 
 
 def asks_rules(town: Office, patched: pytest.MonkeyPatch) -> bool:
-    """Whether the checks ask the rules of keys again of the stored tables, instead of taking over what was found."""
+    """Whether the checks evaluate the rules of keys on the stored tables again, instead of reusing the findings."""
     asked: list[bool] = []
 
     def cef_findings(*given: Any) -> Any:
@@ -366,7 +367,7 @@ def asks_rules(town: Office, patched: pytest.MonkeyPatch) -> bool:
 def test_rules_are_asked_once_of_the_same_records_by_the_same_code(
     town: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: a record that holds for other records, another declaration, other code, or without its seal."""
+    """Wrong programs: a record that holds for other records, another declaration, other code, or without its seal."""
     assert not asks_rules(town, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(contents, "hash_code", lambda *modules: "other code")
@@ -408,7 +409,7 @@ def in_lake(postgres: Server, folder: Path, patched: pytest.MonkeyPatch) -> Offi
 def test_in_a_lake_a_table_that_another_writer_altered_is_not_what_was_read(
     moment: str, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: versions of whatever is stored once the transaction, or the session, has ended."""
+    """Wrong programs: take versions from the stored tables after the end of the transaction, or of the session."""
     office = in_lake(postgres, tmp_path, monkeypatch)
     committed = Session.transaction
     altered: list[bool] = []
