@@ -12,8 +12,9 @@ from tests.deployments import small_deployment
 
 
 def test_nothing_is_drawn_before_its_charge_is_anchored(tmp_path: Path) -> None:
-    """Wrong program: after a kill between the ledger's commit and its anchor, a run of the draw alone draws. Whoever
-    can write the ledger could then take the charge away, and another draw would be charged as if it were the first."""
+    """Wrong program: after a kill between the ledger's commit and its anchor, a run of the draw alone draws. An
+    attacker who can write the ledger could then remove the charge, and another draw would be charged as if it were the
+    first."""
     deployment, set_anchor, open_key = small_deployment(tmp_path / "release"), Custody.set_anchor, Custody.open_key
     deployment.run("cef", "invariants")
     custody, anchors = deployment.context.custody, list[Anchor | None]()

@@ -1,4 +1,4 @@
-"""Nothing is charged unasked: a new draw needs an authorization that names its loss, or a dataset that needs none."""
+"""Every charge is authorized: a new draw needs an authorization that names its loss, or a dataset that needs none."""
 
 import re
 from fractions import Fraction
@@ -37,13 +37,13 @@ def asking(tmp_path: Path) -> Deployment[SwappingRelease]:
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Deployment[SwappingRelease], dict[str, str]]:
-    """Such a deployment, which no test may charge, and what its refusal proposes."""
+    """Such a deployment, which no test may charge, and the authorization that its refusal proposes."""
     deployment = ask(tmp_path_factory.mktemp("refused"))
     return deployment, authorization(deployment.refusal("charge"))
 
 
 def authorization(refusal: str, by: str = "Ada Lovelace") -> dict[str, str]:
-    """What a refusal proposes, with a name."""
+    """The authorization that a refusal proposes, with a name."""
     (draw,) = set(re.findall(r'authorized_draw: "([0-9a-f]{12})"', refusal))
     return {"authorized_loss": price_in(refusal), "authorized_draw": str(draw), "authorized_by": by}
 
@@ -155,8 +155,8 @@ def test_an_authorized_charge_says_who_when_and_for_which_run(asking: Deployment
 def test_a_name_with_editions_of_other_draws_is_refused_before_anything_is_charged(
     asking: Deployment[SwappingRelease],
 ) -> None:
-    """Such as estimates from measurements of others, which are no longer declared. Told apart from a program that
-    refuses only the publication, when the charge is made."""
+    """An example is a name of estimates from others' measurements that are no longer declared. Wrong program: refuses
+    only the publication, when the charge is made."""
     custody, release = asking.context.custody, asking.release
     custody.record_edition(release.dataset.name, release.name, "1", "0" * 64, "1" * 64, kept=False)
     said = asking.refusal("charge")
@@ -186,7 +186,7 @@ def test_a_preflight_states_the_price_and_charges_nothing(asking: Deployment[Swa
 
 
 def test_a_withdrawn_draw_is_not_called_new_nor_its_publication_unchanged(asking: Deployment[SwappingRelease]) -> None:
-    """Told apart from: a refusal that explains by changed keys why the withdrawn draw is a new one."""
+    """Wrong program: a refusal that explains by changed keys why the withdrawn draw is a new one."""
     asking.authorization = authorization(asking.refusal("charge"))
     asking.run("charge")
     release = asking.context.release
@@ -266,7 +266,7 @@ def test_a_draw_that_another_run_charges_meanwhile_is_not_refused_beside_its_own
 
 
 def test_a_cap_by_the_curve_states_its_condition_where_a_person_decides(tmp_path: Path) -> None:
-    """In the sentence on the budget and on the page. Fails for a cap on the curve that looks like any other."""
+    """In the sentence on the budget and on the page. Wrong program: shows a cap on the curve like any other."""
     flavor = Flavor("", (), "unit", None, PureLoss.output_premetric)
     charge = Specification(flavor, PureLoss(Fraction(1)))
     for cap, states in (

@@ -1,4 +1,4 @@
-"""Claims about draws in a lake whose public files somebody exchanges, after their seals were compared or before.
+"""Claims about draws in a lake whose public files an attacker exchanges, before or after the comparison of their seals.
 
 The tests use files, with sessions that take them for a lake. The exchange comes right after the draw was described, or
 right before a table is sealed.
@@ -60,8 +60,8 @@ def in_lake(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("table", EXCHANGED)
 def test_a_draw_is_made_by_the_tables_that_were_compared(tmp_path: Path, table: str) -> None:
-    """Wrong program: reads them once more. Drawn again with the same key, such as after a run that ended before the
-    settlement, the noise would be that of other counts, and the difference exact."""
+    """Wrong program: reads them once more. If the same key draws again, as after a run that ended before the
+    settlement, the noise would be on other counts, and the difference exact."""
     deploy, statement = EXCHANGED[table]
     deployment = deploy(tmp_path / "release")
     context, method, describe = deployment.context, deployment.context.method, Method.describe
@@ -83,7 +83,7 @@ def test_a_draw_is_made_by_the_tables_that_were_compared(tmp_path: Path, table: 
 
 
 def exchange_before(statement: str) -> Callable[..., None]:
-    """`seal_stage`, right before which a statement alters what was written."""
+    """`seal_stage`, right before which a statement alters the written tables."""
 
     def exchange_and_seal(session: Session, custody: Custody, schema: str, *sealed: Any) -> None:
         session._connection.execute(statement.format(f"public.{schema}"))
@@ -94,7 +94,7 @@ def exchange_before(statement: str) -> Callable[..., None]:
 
 @pytest.mark.parametrize(("table", "module"), [("regions", stages), ("groups", household_method)])
 def test_a_table_is_sealed_as_it_was_written(tmp_path: Path, table: str, module: ModuleType) -> None:
-    """Wrong program: seals what it reads back. One measurement of a tract is charged then, and several are made."""
+    """Wrong program: seals the table as read back. Then one measurement of a tract is charged, and several are made."""
     deploy, statement = EXCHANGED[table]
     deployment = deploy(tmp_path / "release")
     counted_in = deployment.context.method.counted_in
@@ -106,8 +106,8 @@ def test_a_table_is_sealed_as_it_was_written(tmp_path: Path, table: str, module:
 
 
 def test_of_which_draw_states_are_is_sealed_as_it_was_written_and_read_once(tmp_path: Path) -> None:
-    """Wrong program: seals what it reads back, or reads it once more. With the name of an earlier draw, the counts
-    of now are drawn with its noise, and the difference of both is exact."""
+    """Wrong program: seals the table as read back, or reads it once more. With the name of an earlier draw, the current
+    counts are drawn with its noise, and the difference of both is exact."""
     deployment = topdown_deployment(tmp_path / "release", partitions="state")
     statement = "UPDATE {0}.charged_states SET draw_id = repeat('0', 64)"
     context = deployment.context
@@ -133,8 +133,8 @@ def test_of_which_draw_states_are_is_sealed_as_it_was_written_and_read_once(tmp_
 
 @pytest.mark.parametrize("kind", ["redistricting", pytest.param("DHC", marks=pytest.mark.prove)])
 def test_places_and_the_version_of_the_records_are_read_once(tmp_path: Path, kind: str) -> None:
-    """Wrong program: draws, or estimates a level, by another spine than the one that was compared, or of records of
-    another version."""
+    """Wrong program: draws, or estimates a level, by another spine than the compared one, or from records of another
+    version."""
     deployment = topdown_deployment(tmp_path / "release") if kind == "redistricting" else dhc_deployment(tmp_path)
     context, method, release = deployment.context, deployment.context.method, deployment.release
     held = set[str]()

@@ -1,7 +1,7 @@
-"""What was charged as confidential is never charged or published as synthetic.
+"""Records charged as confidential are never charged or published as synthetic.
 
 Synthetic records are charged without an authorization, and their certificate says that none is about a real person. The
-wrong program here takes the word `synthetic` of a declaration for it, before or after a charge.
+wrong program here believes the word `synthetic` of a declaration, before or after a charge.
 """
 
 from dataclasses import replace
@@ -43,16 +43,16 @@ def test_a_dataset_is_no_longer_synthetic_once_it_or_its_people_are_charged_as_c
         assert len(office.ledger.entries()) == 1
     else:
         office.ledger.reserve(*given, replace(asked, synthetic=True))
-        # Records that were taken for synthetic ones may be declared as what they are.
+        # Records charged as synthetic may later be declared confidential.
         office.ledger.reserve(dataset, "last", "3" * 64, SPECIFICATION, CustodyMode.ESCROWED, None, asked)
 
 
 def test_records_that_resemble_confidential_ones_are_not_shown_as_synthetic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under another name, in another order, without a column and as integers: nothing that a declaration says is alike.
+    """Under another name, in another order, without a column and as integers: the declarations have no field in common.
 
-    Synthetic records are told apart from them, and from charged ones that were synthetic too.
+    Synthetic records are distinguished from them, and from charged ones that were synthetic too.
     """
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
     office = Office(tmp_path)
@@ -66,7 +66,7 @@ def test_records_that_resemble_confidential_ones_are_not_shown_as_synthetic(
 
 
 def test_a_draw_that_was_charged_as_confidential_is_not_published_as_synthetic(tmp_path: Path) -> None:
-    """The draw is the same, and its charge is there already, so that nothing would be charged."""
+    """The draw is the same and its charge exists already, so the release would not be charged."""
     small_deployment(tmp_path, dataset={"charging": "automatic"}).reach("cef", "invariants", "charge", "swapped")
     experiment = {"product": "tenure_by_county", "swap_rates": ["1/2"], "draws": 1}
     lying = small_deployment(tmp_path, dataset={"synthetic": True}, experiment=experiment)

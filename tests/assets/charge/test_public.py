@@ -1,7 +1,7 @@
-"""Public data are drawn from without a charge, and nothing confidential is: what was ever charged is refused as public.
+"""Public data are drawn from without a charge, confidential data never: records once charged are refused as public.
 
-The wrong programs here: one that takes the word `public` of a declaration for it, before or after a charge; one that
-compares bytes alone; and one in which draws from records that turn out to be confidential count nowhere.
+The wrong programs here: one that believes the word `public` of a declaration, before or after a charge; one that
+compares bytes alone; and one in which draws from records that turn out to be confidential do not count.
 """
 
 import json
@@ -112,7 +112,7 @@ def test_public_records_need_words_once_and_count_as_soon_as_they_are_confidenti
 def test_who_compares_first_keeps_others_from_charging_until_it_has_drawn(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: a comparison before the ledger is locked, which two runs at once would both pass."""
+    """Wrong program: compares before the ledger is locked, which two runs at once would both pass."""
     office.charge(office.read("else", people(2)))
     secret, public = office.read("census", people()), as_public(office.read("sample", people()[::2]))
     compare, refusals, waiting = Custody.open_sketch, list[str](), list[bool]()

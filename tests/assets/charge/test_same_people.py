@@ -1,4 +1,4 @@
-"""Nobody is counted twice: records that are written anew or declared otherwise are recognized as the same people."""
+"""No one is counted twice: records in new files or under other declarations are recognized as the same people."""
 
 import json
 import os
@@ -76,7 +76,7 @@ class Office:
         self.ledger = Ledger(warehouse=self.warehouse, custody=self.custody)
 
     def read(self, name: str, rows: Rows, columns: Mapping[str, Any] = COLUMNS, path: str = "") -> Details:
-        """Write a file in a new order, read it, and return what a charge would record."""
+        """Write a file in a new order, read it, and return the details that a charge would record."""
         file = self.root / (path or f"{name}.csv")
         rows = Random(name).sample(rows, len(rows))
         if file.suffix == ".parquet":
@@ -167,7 +167,7 @@ SAME: dict[str, Callable[[], tuple[Rows, Mapping[str, Any]]]] = {
 @pytest.mark.deep
 @pytest.mark.parametrize("case", SAME)
 def test_the_same_people_are_refused_under_another_population(office: Office, case: str) -> None:
-    """Told apart from: a sketch of the CEF, of names, of rows in their order, or of whole records alone."""
+    """Wrong programs: a sketch of the CEF, of names, of rows in their order, or of whole records alone."""
     rows, columns = SAME[case]()
     details = office.read("twin", rows, columns)
     with pytest.raises(
@@ -187,7 +187,7 @@ def test_a_parquet_file_with_columns_that_cannot_be_declared_is_recognized(offic
 
 @pytest.mark.deep
 def test_different_people_with_the_same_columns_and_numbers_are_charged(office: Office) -> None:
-    """Told apart from: a sketch of numbers and codes alone, which are the same in any two files."""
+    """Wrong program: sketches numbers and codes alone, which are the same in any two files."""
     for seed in range(2, 6):
         office.charge(office.read(f"other{seed}", people(seed)))
     assert len(office.ledger.entries()) == 5
@@ -204,7 +204,7 @@ def test_words_allow_the_charge_and_stay_in_the_ledger(office: Office) -> None:
 
 @pytest.mark.deep
 def test_a_missing_sketch_is_no_reason_to_charge(office: Office) -> None:
-    """Told apart from: a comparison that leaves out what it cannot read."""
+    """Wrong program: leaves a sketch that it cannot read out of the comparison."""
     (kept,) = (Path(office.custody.folder) / SKETCHES).iterdir()
     details = office.read("other", people(2))
     content = kept.read_bytes()
@@ -218,7 +218,7 @@ def test_a_missing_sketch_is_no_reason_to_charge(office: Office) -> None:
     own = Path(office.custody.folder) / SKETCHES / details.sketch
     own.unlink()
     with pytest.raises(LedgerError, match="the sketch of dataset other is missing"):
-        # Also if there is nobody to compare it with yet: others could not be compared with it later.
+        # This holds even without any earlier sketch: later ones could not be compared with it.
         office.ledger.find_resemblance(office.ledger.read(), "other", replace(details, population="census"))
     with pytest.raises(LedgerError, match=r"the sketch of dataset other is missing .* materialize its cef again"):
         office.charge(details)
@@ -232,7 +232,7 @@ def test_a_missing_sketch_is_no_reason_to_charge(office: Office) -> None:
 
 
 def test_every_population_with_the_same_sketch_is_named(office: Office) -> None:
-    """Told apart from: the last one alone."""
+    """Wrong program: names the last one alone."""
     known = office.ledger.entries()[0].parse_details()
     allowed = {"by": "Ada", "run": "1", DIFFERENT_PEOPLE: "a test of the form, with invented records"}
     office.charge(replace(known, population="second", contents=("other",), authorization=allowed))
@@ -242,9 +242,9 @@ def test_every_population_with_the_same_sketch_is_named(office: Office) -> None:
 
 @pytest.mark.prove
 def test_sketches_that_nobody_charged_are_deleted_once_their_records_are_gone(office: Office) -> None:
-    """Told apart from: deleting those of a CEF that can still be charged, or of one that another process reads now.
+    """Wrong programs: delete sketches of a CEF that can still be charged, or of one that another process is reading.
 
-    Nor does a table of versions that somebody altered keep the others from being deleted, or a charge from being made.
+    An altered table of versions prevents neither the deletion of the others nor a charge.
     """
     folder = Path(office.custody.folder) / SKETCHES
     charged, waiting = {path.name for path in folder.iterdir()}, office.read("waiting", people(2)).sketch
