@@ -267,7 +267,7 @@ def test_the_table_converts_only_zcdp_by_both_bounds() -> None:
 
 
 def text_of(markdown: dg.MetadataValue) -> str:
-    """A Markdown text without the marks that keep its words what they are."""
+    """A Markdown text without the marks that keep Markdown from changing its words."""
     assert isinstance(markdown, dg.MarkdownMetadataValue)
     assert markdown.md_str
     return markdown.md_str.replace("\\", "")
@@ -532,7 +532,7 @@ def test_an_invariant_held_only_by_an_earlier_charge_is_marked() -> None:
 
 
 def test_an_invariant_is_implied_by_another_one_of_a_release_in_the_words_of_the_mechanisms() -> None:
-    """It fails if a mechanism changes its words, which then imply nothing."""
+    """It fails if a mechanism changes its words, because the new ones imply no invariant."""
     assert HOUSED in PHSafeDesign.multiverse
     assert STATISTICS[HOUSING_UNITS].format(level="block") == UNITS
     assert THREE.find_implied(HOUSED) == {"redistricting"}
@@ -555,8 +555,8 @@ def test_the_same_comparison_gives_the_same_png_1080_pixels_wide() -> None:
 
 @pytest.mark.deep
 def test_the_composition_has_a_total_for_contributors_where_a_dataset_declares_copies() -> None:
-    """Beside ρ = 2.514562 for a person, 4ρ for one whose answers are in two records, whenever that was declared. What
-    counts under the cap stays the same."""
+    """In addition to ρ = 2.514562 for a person, 4ρ for one whose answers are in two records, whenever that was
+    declared. The counts under the cap stay the same."""
     entries = charged(("s_dhc", S_DHC), ("swapped", SWAPPED))
     copied = Comparison(list_charges(entries, {"two_states": 2, "another": 5}))
     plain = compare(entries)

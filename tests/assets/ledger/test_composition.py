@@ -45,7 +45,7 @@ def town(root: Path, runs: dict[str, Any]) -> Deployment[PHSafeRelease]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the asset stored, and its metadata."""
+    """The asset's stored rows and metadata."""
 
     rows: list[dict[str, Any]]
     totals: list[dict[str, Any]]
@@ -61,7 +61,7 @@ def composed(deployment: Deployment[PHSafeRelease]) -> Seen:
     event = deployment.instance.get_latest_materialization_event(COMPOSITION)
     assert event
     assert event.asset_materialization
-    # Without the marks that keep words in Markdown what they are.
+    # Without the marks that keep Markdown from changing words.
     shown = {name: str(value.value).replace("\\", "") for name, value in event.asset_materialization.metadata.items()}
     with deployment.opened() as connection:
         rows = connection.execute("FROM town.composition_releases ORDER BY entry").to_arrow_table().to_pylist()

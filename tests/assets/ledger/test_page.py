@@ -1,4 +1,4 @@
-"""The page of the ledger answers what was spent, by what, with which randomness, and what is left."""
+"""The ledger's page shows the spent loss, the releases that spent it, their randomness, and the rest of the budget."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -179,7 +179,7 @@ def test_only_nothing_is_an_empty_bar_and_only_everything_a_full_one(share: floa
 
 
 def test_a_charge_is_shown_with_its_delta() -> None:
-    """Two p-tables with the same ε may guarantee something, or next to nothing."""
+    """At the same ε, one p-table may guarantee something, and another hardly anything."""
     found = [charge([], "y2020", "counts", "people", loss=ApproximateLoss(LOSS, Fraction(2, 3)))]
     cap = {"epsilon": 10, "delta": "9/10"}
     shown = describe_ledger(found, [Population("people", (declared("y2020", "people", cap),))], {})
@@ -187,10 +187,10 @@ def test_a_charge_is_shown_with_its_delta() -> None:
 
 
 def test_the_last_replay_is_the_last_that_a_run_made() -> None:
-    """Anyone who can launch can report a check and a materialization by hand. A page that believes the latest report
-    shows a replay that nobody made, or forgets one that failed, as does one that skips a failure without a draw; one
-    that asks which draw was stored takes the failure for that of another draw. Another run may be in the middle of the
-    release when the ledger is shown."""
+    """Anyone who can launch runs can report a check and a materialization by hand. Wrong programs: a page that believes
+    the latest report, and so shows a replay that no run made, or forgets one that failed; a page that skips a failure
+    without a draw, and forgets it too; a page that asks which draw was stored, and takes the failure for that of
+    another draw. Another run may be in the middle of the release when the ledger is shown."""
     passes, named = {"own": True}, {DRAW_ID: group_digits("b" * 64)}
 
     @dg.asset(name="drawn")
@@ -209,7 +209,7 @@ def test_the_last_replay_is_the_last_that_a_run_made() -> None:
         for result, words in ((True, "same output"), (False, "failed"), (True, "same output"), (None, "failed")):
             passes["own"] = bool(result)
             if result is None:
-                # The draw cannot be told, because what it is made of was altered.
+                # The draw has no name, because its inputs were altered.
                 named.clear()
             made.execute_in_process(instance=instance)
             for _ in range(25):
