@@ -1,4 +1,4 @@
-"""The explorer on a deployment with the release of 1940: each page used as a person would, and what it cannot open.
+"""The explorer on a deployment with the release of 1940: each page used as a person would, and its limits.
 
 The explorer runs as `stirred explore` starts it, and Chromium records every request.
 """
@@ -51,7 +51,7 @@ class Explored:
         return self.home / "published"
 
     def page(self, path: str = "", width: int = 1300, height: int = 900) -> Page:
-        """A new page of the explorer, when it has been drawn."""
+        """A new page of the explorer, once it is drawn."""
         page = self.browser.new_page(viewport={"width": width, "height": height})
         page.set_default_timeout(PATIENCE)
         page.on("request", self._note)
@@ -64,7 +64,7 @@ class Explored:
 
 
 def drawn(page: Page) -> None:
-    """Wait until a page has its heading and nothing runs any longer."""
+    """Wait until a page has its heading and its script has ended."""
     expect(page.locator("h1").first).to_be_visible()
     expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
     page.wait_for_timeout(300)
@@ -78,7 +78,7 @@ def choose(page: Page, words: str, option: str) -> None:
         box.click()
         box.fill(option)
         try:
-            # A page that is drawn anew beside this closes the list.
+            # A page redrawn at the same time closes the list.
             page.get_by_role("option", name=re.compile(re.escape(option))).first.click(timeout=15_000)
             break
         except TimeoutError:
@@ -88,7 +88,7 @@ def choose(page: Page, words: str, option: str) -> None:
 
 
 def opened(page: Page, words: str) -> Locator:
-    """The content of a part that can be opened, opened."""
+    """The content of an expandable part, expanded."""
     part = page.get_by_test_id("stExpander").filter(has_text=words).first
     if part.locator("details").get_attribute("open") is None:
         part.locator("summary").click()
@@ -185,7 +185,7 @@ def test_a_plan_answers_at_once_and_ends_in_a_declaration(explored: Explored) ->
     main = page.get_by_test_id("stMain")
     metric = main.get_by_test_id("stMetricValue")
     expect(metric).to_have_text("ε = 12.4850")
-    # What is published is charged: to subtract it again would be wrong.
+    # A published release is already charged: to subtract its loss again would be wrong.
     expect(main.get_by_text("It is charged already, in entry 1 of the ledger")).to_be_visible()
     slider = page.get_by_role("slider")
     slider.focus()
@@ -367,7 +367,8 @@ def test_no_address_of_the_server_leads_to_another_file(explored: Explored) -> N
     ("host", "origin"), [("elsewhere.example", ""), ("[::1]", ""), ("", "http://elsewhere.example")]
 )
 def test_pages_of_other_sites_get_no_connection(explored: Explored, host: str, origin: str) -> None:
-    """All that a page shows comes over one connection. Another site's name could lead here, or its page ask for it."""
+    """A page's whole content comes over one connection. Another site's name could resolve to this address, or its page
+    could ask for the connection."""
     machine, port = explored.address.removeprefix("http://").split(":")
     assert connected(machine, port, f"{machine}:{port}", explored.address) == 101
     assert connected(machine, port, host or f"{machine}:{port}", origin or explored.address) == (400 if host else 403)
@@ -381,8 +382,8 @@ def test_pages_of_other_sites_get_no_connection(explored: Explored, host: str, o
     ],
 )
 def test_nothing_is_answered_under_the_name_of_another_site(explored: Explored, path: str) -> None:
-    """It fails if Streamlit alone checks the name, which it does for the connection of a page and nothing else; and of
-    several names, if only the first one is checked."""
+    """Fails for: a check by Streamlit alone, which covers only the connection of a page; and a check of only the first
+    of several names."""
     machine, port = explored.address.removeprefix("http://").split(":")
     foreign = (
         "elsewhere.example",
@@ -407,7 +408,7 @@ def test_nothing_is_answered_under_the_name_of_another_site(explored: Explored, 
 
 
 def connected(machine: str, port: str, host: str, origin: str) -> int:
-    """The status with which the server answers who asks for the connection of a page; 101 if it gives it."""
+    """The status of the server's answer to a request for a page's connection; 101 if it accepts."""
     connection = http.client.HTTPConnection(machine, int(port), timeout=10)
     connection.putrequest("GET", "/_stcore/stream", skip_host=True)
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
@@ -434,7 +435,7 @@ st.text(json.dumps(attempts(given["secrets"], given["allowed"], read_settings().
 
 @pytest.mark.skipif(not find_landlock_version(), reason="this kernel has no Landlock")
 def test_a_page_itself_cannot_open_what_is_not_public(explored: Explored, tmp_path: Path) -> None:
-    """A page of our own in the explorer's process, in the threads that Streamlit runs pages in."""
+    """Our own page in the explorer's process, in Streamlit's threads for pages."""
     warehouse = explored.home / "var" / "warehouse"
     key = explored.home / "var" / "custody" / "ledger.anchor"
     assert key.exists()
@@ -478,7 +479,7 @@ def test_the_explorer_holds_no_database_and_waits_for_a_run_that_does(explored: 
     page = explored.page("audit")
     intact = page.get_by_text("The hashes of all 2 entries were computed again")
     expect(intact).to_be_visible()
-    # Opening it for writing fails if another process has it open, even for reading.
+    # Opening a database for writing fails if another process has it open, even for reading.
     with duckdb.connect(str(explored.home / "var" / "warehouse" / "ledger.duckdb")):
         page.reload()
         drawn(page)
@@ -495,7 +496,7 @@ def test_the_explorer_holds_no_database_and_waits_for_a_run_that_does(explored: 
 
 @pytest.mark.prove
 def test_a_database_that_is_made_later_is_found(explored: Explored, tmp_path: Path) -> None:
-    """The launcher starts the process again, because a confined process cannot open a file that was not there."""
+    """The launcher restarts the process, because a confined process cannot open a file that did not exist before."""
     home = tmp_path / "var"
     (home / "warehouse").mkdir(parents=True, mode=0o700)
     environment = {**explored.environment, "STIRRED_HOME": str(home)}

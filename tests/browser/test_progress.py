@@ -1,4 +1,4 @@
-"""A redistricting release of a third of a million persons, launched from the UI, shows how far it is while it runs.
+"""A redistricting release of a third of a million persons, launched from the UI, shows its progress while it runs.
 
 The deployment is a copy of the project's, with one dataset and one release more.
 """
@@ -45,7 +45,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.mark.prove
 def test_a_person_sees_level_by_level_how_far_the_run_is(site: Site, tmp_path: Path) -> None:
-    """While it runs: levels that are done, and of the blocks how many parents. `test_ui` sees another run's end."""
+    """During the run: the finished levels, and the number of finished parents of blocks. `test_ui` sees another run's
+    end."""
     page = site.page
     site.launch(RELEASE)
     page.goto(f"{site.job(RELEASE)}/runs")

@@ -1,8 +1,8 @@
-"""What a person sees: releases of every kind launched from the Dagster UI, their pages, and their certificates.
+"""A person's view: releases of every kind launched from the Dagster UI, their pages, and their certificates.
 
 The real UI, a real browser. The dataset of 1940 asks before it is charged, and publications are served. `make
-test-deep` shows the smallest release, `make prove` one of PHSafe and one of TopDown too. Without a Chromium on the
-machine these tests are left out, unless STIRRED_REQUIRE_BROWSER is set.
+test-deep` shows the smallest release, `make prove` one of PHSafe and one of TopDown too. Without Chromium on the
+machine, these tests are skipped, unless STIRRED_REQUIRE_BROWSER is set.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ pytestmark = [*IN_A_BROWSER, pytest.mark.deep]
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *values: object) -> None:
-        """Nothing is logged."""
+        """Log no requests."""
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +76,10 @@ def publish(site: Site, release: str) -> None:
 
 
 def refusal(site: Site) -> str:
-    """Launch the release that nobody has authorized by `orchestration.queue`, and open the message that refuses it.
+    """Launch the unauthorized release by `orchestration.queue`, and open the message that refuses it.
 
-    Told apart from: a job that is queued twice if its answer is lost, and a refusal of which the queue says something
-    else than the page.
+    Fails for: a job that is queued twice if its answer is lost, and a refusal with different words in the queue
+    and on the page.
     """
     page, queue, steps = site.page, Queue(site.address), list[Step]()
     for _ in range(2):
@@ -104,7 +104,7 @@ def refused_draw(message: str) -> str:
 
 
 def authorize(site: Site, draw: str) -> None:
-    """Launch the release with what its refusal asks for."""
+    """Launch the release with the values that its refusal asks for."""
     page = site.page
     page.goto(site.job(SWAPPING))
     page.get_by_role("button", name="Materialize all").click(modifiers=["Shift"])
@@ -130,14 +130,14 @@ def open_until_shown(page: Page, address: str, text: str) -> None:
 
 
 def test_a_refusal_is_authorized_and_the_pages_say_so(site: Site, tmp_path: Path) -> None:
-    """An officer's first day. One walk, because each step follows from the one before."""
+    """An officer's first day, as one test, because each step builds on the previous one."""
     page = site.page
 
     message = refusal(site)
     page.screenshot(path=tmp_path / "refusal.png")
     assert "would charge ε = 12.4850" in message
     assert "Nothing was drawn, and nothing was charged." in message
-    # Dagster adds where in its code the run ended; that stands below everything an officer needs.
+    # Dagster adds where in its code the run ended, below everything an officer needs.
     assert "File " not in message.partition("stirred launch")[0]
     assert not site.certificate(SWAPPING).exists()
 

@@ -73,7 +73,7 @@ def test_a_release_survives_two_kills_with_the_bytes_of_a_deployment_on_files(tm
 def test_a_lost_run_that_the_daemon_overlooks_is_launched_again(tmp_path: Path) -> None:
     """Dagster stores the event of a failure before the run's status, and the daemon looks in between.
 
-    Told apart from: trust in the daemon, which never looks again, so that `stirred launch` followed for ever.
+    Fails for: trust in the daemon, which never looks again, so that `stirred launch` would follow forever.
     """
     with running_cluster(tmp_path / "cluster") as cluster:
         start_all(cluster)
@@ -124,7 +124,8 @@ fs.copy_files(folder, copy, source, target)
 
 @pytest.mark.fault
 def test_a_cluster_is_backed_up_and_restored_by_the_commands_of_the_page(tmp_path: Path) -> None:
-    """All of it is lost in between. The audit finds nothing, and the release has its bytes and one charge."""
+    """The whole cluster is lost in between. The audit finds no difference, and the release has its bytes and one
+    charge."""
     with running_cluster(tmp_path / "cluster") as cluster:
         secrets, backup, aws = cluster.secrets, tmp_path / "back-up", tmp_path / "programs" / "aws"
         given, address = (secrets / "runs.env").read_text(), cluster.replaced["http://storage:8333"]
@@ -174,7 +175,7 @@ def test_a_cluster_is_backed_up_and_restored_by_the_commands_of_the_page(tmp_pat
 
 
 def require_zones_apart(cluster: Cluster) -> None:
-    """Webserver and daemon have no variable, role or service of a zone, in none of their processes."""
+    """No process of the webserver or the daemon has a variable, role or service of a zone."""
     key = (cluster.secrets / "passwords" / "s3_runs").read_text()
     for service in ("webserver", "daemon"):
         group = cluster.running[service].pid
@@ -188,14 +189,14 @@ def require_zones_apart(cluster: Cluster) -> None:
         assert re.findall(r"^\[(\w+)\]", given, re.M) == ["stirred_dagster"]
     with pytest.raises(psycopg.OperationalError, match="not found"):
         rows(cluster, "dagster", "SELECT 1", "stirred_confidential")
-    # What they have, tried at the other databases.
+    # Their own passwords, tried at the other databases.
     for database in ("stirred_confidential", "stirred_public", "stirred_ledger"):
         with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
             rows(cluster, "dagster", "SELECT 1", f"stirred_dagster dbname={database}")
 
 
 def belongs(process: Path, group: int) -> bool:
-    """Whether a process is of a group of processes."""
+    """Whether a process belongs to a process group."""
     try:
         return os.getpgid(int(process.name)) == group
     except ProcessLookupError:
@@ -203,7 +204,7 @@ def belongs(process: Path, group: int) -> bool:
 
 
 def require_no_secret(cluster: Cluster, printed: str) -> None:
-    """No password and no key is in any log, or in what Dagster keeps."""
+    """No password and no key is in any log, or in Dagster's storage."""
     logs = [*cluster.root.glob("logs/*"), *cluster.root.glob("srv/home/logs/*"), cluster.database.log]
     logs += [cluster.root / "s3" / "log"]
     assert len(logs) >= 6

@@ -1,4 +1,4 @@
-"""Claims about the files in `deploy/`: each loads, names what exists, holds no secret, and keeps the zones apart."""
+"""The files in `deploy/`: each loads, names only existing things, holds no secret, and separates the zones."""
 
 import json
 import os
@@ -90,7 +90,7 @@ def test_the_compose_file_names_only_what_it_has() -> None:
 
 
 def test_the_compose_files_are_of_the_form_that_the_specification_of_compose_has() -> None:
-    """The schema comes with the package, so nothing is fetched."""
+    """The schema comes with the package, so the test needs no network."""
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     files = [DEPLOY / "compose.yaml", DEPLOY / "compose.tls.yaml"]
     done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=600)
@@ -115,7 +115,7 @@ def test_every_secret_of_the_compose_file_is_made_and_closed(tmp_path: Path) -> 
 def test_secrets_that_were_interrupted_are_the_old_or_the_new_ones(tmp_path: Path) -> None:
     """Killed in the place of each fourth command that the script starts, and run again.
 
-    Told apart from: files that are removed first, or written in their places, and half a password that is kept.
+    Fails for: files that are removed first or written in place, and half a password that is kept.
     """
     programs, folder = tmp_path / "bin", tmp_path / "secrets"
     programs.mkdir()
@@ -158,7 +158,8 @@ def test_secrets_that_were_interrupted_are_the_old_or_the_new_ones(tmp_path: Pat
 
 
 def test_secrets_are_made_once_by_two_at_once(tmp_path: Path) -> None:
-    """Told apart from: a second one that removes what the first one is about to rename, or replaces its passwords."""
+    """Fails for: a second run that removes a file which the first is about to rename, or replaces its
+    passwords."""
     slow = tmp_path / "od"
     slow.write_text(f'#!/bin/sh\nsleep 0.02\nexec {shutil.which("od")} "$@"\n')
     slow.chmod(0o755)
@@ -180,7 +181,7 @@ def test_secrets_are_made_once_by_two_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_secrets_for_another_machine_say_how_it_is_reached(tmp_path: Path, host: str, ssl: str, made: bool) -> None:
-    """Otherwise libpq would go on without TLS, and say nothing."""
+    """Otherwise libpq would silently continue without TLS."""
     folder = tmp_path / "secrets"
     own = {"PATH": os.environ["PATH"], "STIRRED_SSL": ssl}
     done = subprocess.run([DEPLOY / "secrets.sh", folder, host], env=own, capture_output=True, text=True)
@@ -195,7 +196,7 @@ def test_secrets_for_another_machine_say_how_it_is_reached(tmp_path: Path, host:
 
 @pytest.mark.deep
 def test_of_the_object_storage_only_the_gateway_can_be_reached(tmp_path: Path) -> None:
-    """And by TLS if it has a certificate. Told apart from: servers that ask for no key on every address.
+    """And by TLS if it has a certificate. Fails for: servers that ask for no key on every address.
 
     127.0.0.2 stands for the address in a network.
     """
@@ -322,9 +323,9 @@ def test_a_service_file_of_the_control_knows_the_database_of_dagster_alone(tmp_p
 
 @pytest.mark.deep
 def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> None:
-    """Made from nothing by `roles.sql`, which the server fixture runs twice, and asked over TCP for a password.
+    """The roles are created by `roles.sql`, which the server fixture runs twice, and need a password over TCP.
 
-    Told apart from: readers who fill the server's disk or take all its connections, in their database or in `postgres`.
+    Fails for: readers who fill the server's disk or take all its connections, in their database or in `postgres`.
     """
     port = free_port()
     made = make_secrets(tmp_path / "secrets", port)
@@ -382,7 +383,7 @@ WRITING = (
     "SELECT lo_creat(-1)",
     "SELECT lo_from_bytea(0, 'others')",
 )
-"""What a role may do in every database that it can connect to, unless that is taken from it."""
+"""Statements that a role may run in every database that it can connect to, unless the right is revoked."""
 
 CHANGES = (
     "DROP SCHEMA public CASCADE",
@@ -411,10 +412,10 @@ def in_buckets(folder: Path) -> Warehouse:
 
 
 def require_read_only(made: Path, folder: Path) -> None:
-    """The reader reads the public zone, also tables made after the roles, and can do nothing else to its catalog.
+    """The reader reads the public zone, also tables made after the roles, and has no other right to its catalog.
 
-    Told apart from: the role that owns the catalog, the right to read the tables that there were, and a compaction that
-    waits as long as somebody reads, with all others behind it.
+    Fails for: the role that owns the catalog, the right to read only the tables that existed before, and a
+    compaction that waits for readers and blocks all others.
     """
     warehouse, table = in_buckets(folder), Table(Zone.PUBLIC, "village", "shown")
     connect = {"service": "stirred_public"}
@@ -448,10 +449,10 @@ mkdir -p "$(place "$4")" && cp -a "$(place "$3")/." "$(place "$4")"
 
 
 def require_restorable(made: Path, folder: Path, port: int) -> None:
-    """The commands of the page back up what there is and restore it into new databases, by the new roles.
+    """The commands of the page back up the deployment and restore it into new databases, by the new roles.
 
-    Told apart from: a backup with the master key or another key, one while a run goes on, and rights of the ledger and
-    of readers that are lost.
+    Fails for: a backup with the master key or another key, a backup during a run, and lost rights of the ledger
+    and of readers.
     """
     administrator = {"host": "127.0.0.1", "port": port, "user": "postgres", "dbname": "postgres", "autocommit": True}
     administrator["password"] = (made / "passwords" / "postgres").read_text()
@@ -538,14 +539,15 @@ def test_a_real_instance_loads_from_the_settings(tmp_path: Path) -> None:
 
 
 def test_the_queue_waits_for_the_code_location_in_each_deployment() -> None:
-    """The chart's own form of the queue would lose these settings without a word."""
+    """The chart's own form of the queue would silently lose these settings."""
     queue = values()["dagsterDaemon"]["runCoordinator"]
     assert queue["type"] == "CustomRunCoordinator"
     assert queue["config"]["customRunCoordinator"] == instance_settings()["run_coordinator"]
 
 
 def test_the_queue_launches_no_run_that_chooses_the_content_of_its_pod(tmp_path: Path) -> None:
-    """Dagster's own queue hands these tags on to Kubernetes, so that whoever may launch gets the custody's keys."""
+    """Dagster's own queue passes these tags to Kubernetes, so that every user who may launch gets the custody's
+    keys."""
     tags = {"dagster-k8s/config": json.dumps({"container_config": {"command": ["cat", "master.key"]}})}
     other = dg.DagsterRun("village__shown", tags=tags)
     pod = K8sContainerContext.create_for_run(other, None, include_run_tags=True).run_k8s_config
@@ -570,7 +572,7 @@ def test_the_queue_launches_no_run_that_chooses_the_content_of_its_pod(tmp_path:
         ("SUCCESS", {"dagster/retry_number": "1"}, "first", False),
         ("STARTED", {"dagster/retry_number": "1"}, "first", False),
         ("FAILURE", {"dagster/retry_number": "1"}, "first", True),
-        # Somebody launched the job once more in the UI, before or after: that is another intention.
+        # A user launched the job again in the UI, before or after: this is a separate request.
         ("SUCCESS", {}, "first", True),
         ("SUCCESS", {"dagster/retry_number": "2"}, "by hand", True),
     ],
@@ -578,7 +580,7 @@ def test_the_queue_launches_no_run_that_chooses_the_content_of_its_pod(tmp_path:
 def test_the_queue_launches_a_lost_run_again_only_once(
     tmp_path: Path, status: str, tags: Mapping[str, str], parent: str, launched: bool
 ) -> None:
-    """Told apart from: a run that Dagster could not store whole on a full disk, took for one that failed after five
+    """Fails for: a run that Dagster could not store whole on a full disk, took for one that failed after five
     minutes, and launched again when the job had been published, and its declaration was another."""
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump({"run_coordinator": instance_settings()["run_coordinator"]}))
     ids = {name: str(uuid4()) for name in ("first", "by hand", "other", "half-stored", "again")}
@@ -638,7 +640,7 @@ def test_the_values_for_the_chart_say_what_the_instance_says() -> None:
     assert {name: given["retention"][name]["purgeAfterDays"] for name in ("schedule", "sensor")} == {
         name: own["retention"][name]["purge_after_days"] for name in ("schedule", "sensor")
     }
-    # One setting says how much goes on at once.
+    # One setting limits how much runs at once.
     for name in ("dagster.yaml", "helm-values.yaml"):
         raised = yaml.safe_load((DEPLOY / name).read_text().replace("&at_once 4", "&at_once 56"))
         at_once = raised.get("additionalInstanceConfig", raised)["concurrency"]
@@ -655,7 +657,7 @@ def deployed() -> dict[str, Any]:
 
 
 def container_context() -> dict[str, Any]:
-    """What the chart makes of the user deployment for the pods of runs."""
+    """The chart's settings of the user deployment for the pods of runs."""
     given = deployed()
     return {
         "image_pull_policy": given["image"]["pullPolicy"],
@@ -749,7 +751,7 @@ def test_the_image_has_what_the_lock_pins_and_nothing_of_the_deployment() -> Non
 
 @pytest.mark.deep
 def test_a_second_code_location_ends_no_run_of_the_first_one(tmp_path: Path) -> None:
-    """Told apart from: a script that takes every run for lost when it starts. `stirred` writes down its calls."""
+    """Fails for: a script that treats every run as lost when it starts. `stirred` writes down its calls."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, does in (("stirred", f'echo "$@" >> "{tmp_path}/asked"'), ("dagster", "exec sleep 60")):
@@ -788,13 +790,13 @@ def test_a_second_code_location_ends_no_run_of_the_first_one(tmp_path: Path) -> 
 def test_two_jobs_of_slurm_take_turns() -> None:
     lines = (DEPLOY / "stirred.sbatch").read_text().splitlines()
     assert "#SBATCH --dependency=singleton" in lines
-    # Of one name, which is what Slurm compares.
+    # Both have one name, because Slurm compares names.
     assert "#SBATCH --job-name=stirred" in lines
 
 
 @pytest.mark.deep
 def test_the_slurm_script_keeps_the_secrets_of_zones_from_daemon_and_webserver(tmp_path: Path) -> None:
-    """The script runs, with programs in the place of the services that write their environment down."""
+    """The script runs with programs in place of the services, which record their environment."""
     project = tmp_path / "project"
     (project / ".venv" / "bin").mkdir(parents=True)
     (project / "deploy").symlink_to(DEPLOY)

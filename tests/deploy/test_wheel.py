@@ -1,6 +1,5 @@
-"""The wheel, installed into an environment of its own: one top-level package, which works beside a user's own modules.
-
-The environment shares the libraries of this one. Nothing is fetched.
+"""The wheel, installed into an environment of its own: one top-level package, which works next to a user's own modules.
+The environment shares the libraries of this one and needs no network.
 """
 
 import os
@@ -74,7 +73,7 @@ class Installed:
     deployment: Path
 
     def run(self, *arguments: str, cwd: Path) -> str:
-        """What a run of Python prints, without the settings of this process."""
+        """The output of a run of Python, without the settings of this process."""
         left_out = ("STIRRED_", "DAGSTER_", "PYTHON")
         ours = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         done = subprocess.run([self.python, *arguments], cwd=cwd, env=ours, capture_output=True, text=True, check=False)

@@ -21,7 +21,7 @@ LAYERS = ("orchestration", "assets", "resources", "mechanisms")
 
 
 def texts(source: str) -> Iterator[str]:
-    """The texts of a module, with … for what is filled in."""
+    """The texts of a module, with … for the inserted values."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.JoinedStr):
             yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
@@ -40,7 +40,7 @@ def missing(page: str, known: str) -> list[str]:
 
 @pytest.mark.deep
 def test_every_message_that_is_quoted_is_in_the_code() -> None:
-    """Wrong program: one whose refusal was reworded, so that a reader who searches for it finds nothing."""
+    """Wrong program: one whose refusal was reworded, so that a reader's search for it fails."""
     modules = [path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")]
     known = "\n".join(text.replace("\n", " ") for path in modules for text in texts(path.read_text("utf-8")))
     page = MESSAGES.read_text("utf-8")

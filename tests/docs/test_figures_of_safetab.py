@@ -1,4 +1,4 @@
-"""The figures that pages state of SafeTab and of the products of 2020 are those of the production designs."""
+"""The pages' figures of SafeTab and of the products of 2020 match the production designs."""
 
 import re
 from fractions import Fraction
@@ -57,8 +57,8 @@ def line(label: str) -> Measured:
 
 
 def products() -> dict[str, Specification]:
-    """What the releases of all states, the District of Columbia and Puerto Rico state, by product; the S-DHC without
-    Puerto Rico, which is a release of its own."""
+    """The specifications of the releases of all states, the District of Columbia and Puerto Rico, by product; the S-DHC
+    without Puerto Rico, which is a separate release."""
     held = {"population": "State", "housing_units": "Block", "group_quarters": "Block"}
     topdown = TopDownDesign(LEVELS, {"persons": PERSON_ALLOCATION, "units": UNIT_ALLOCATION}, held)
     allocations = {"persons": DHC_PERSONS, "units": DHC_UNITS, "households": DHC_HOUSEHOLDS}
@@ -109,7 +109,8 @@ def test_the_products_of_2020_are_stated_as_composed_here() -> None:
         assert specification.flavor.unit == unit
         loss = rho(specification.loss)
         assert ours == stated(loss), name
-        # What was published is rounded; only the Detailed DHC-A and the second unit of a move are counted otherwise.
+        # The published figures are rounded; only the Detailed DHC-A and the second unit of a move are counted
+        # otherwise.
         if name == "Detailed DHC-A":
             assert Fraction(published) == PUBLISHED_BOUNDED_P == 2 * loss
         elif name.startswith("redistricting"):

@@ -39,7 +39,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def broken(page: Path) -> Iterator[str]:
-    """Links of a page to what is not there."""
+    """Broken links of a page."""
     for link in LINK.findall(page.read_text("utf-8")):
         file, _, anchor = link.partition("#")
         target = page.parent / file if file else page
@@ -61,7 +61,7 @@ def test_the_first_page_lists_every_page() -> None:
 
 
 def unsafe(text: str) -> list[str]:
-    """Commands and services that reach a PostgreSQL server without a look at its certificate, and written passwords."""
+    """Commands and services that reach a PostgreSQL server without checking its certificate, and written passwords."""
     lines = re.sub(r"\\\n(?:--)?", "", text).splitlines()
     reaching = re.compile(r"\b(?:psql|pg_\w+|createdb|dropdb)\s+[-\"$]|\bPGHOST=")
     found = [line for line in lines if reaching.search(line) and "sslmode=verify-full" not in line.lower()]

@@ -1,4 +1,4 @@
-"""The reference pages say what the code says: fields, commands, exit codes, the spine, the gates' false alarms."""
+"""The reference pages agree with the code: fields, commands, exit codes, the spine, the gates' false alarms."""
 
 import re
 import shlex

@@ -53,11 +53,11 @@ def commands(block: str) -> Iterator[str]:
 
 
 class Reader:
-    """Someone who follows the page in a copy of the project, without its own declarations, which take seconds to load.
+    """A reader who follows the page in a copy of the project, without its own declarations, which take seconds to load.
 
     Args:
         folder: where the copy is made.
-        asks: whether the first launch is refused until somebody authorizes it.
+        asks: whether the first launch is refused until it is authorized.
 
     The pages that follow the tutorial are followed with all declarations.
     """
@@ -81,7 +81,7 @@ class Reader:
         self.tried = Counter[str]()
 
     def reads(self, language: str, block: str) -> None:
-        """Do what a block of the page says: run its commands, correct a file, or compare what was printed."""
+        """Follow a block of the page: run its commands, correct a file, or compare what was printed."""
         if language == "sh":
             self.said = ""
             for command in commands(block):
@@ -97,9 +97,9 @@ class Reader:
             assert [line for line in shown if shape(line) not in shapes] == [], self.said
 
     def types(self, command: str) -> None:
-        """Run a command of the page, as a reader would: with the draw and the name that are meant."""
+        """Run a command of the page, as a reader would: with the reader's draw and name."""
         if command.startswith(("make ", "source ")):
-            # Continuous integration runs the first. The second finds what is in the path of this test.
+            # Continuous integration runs `make`, and this test's path has the programs that `source` would add.
             return
         if "--authorize" in command:
             given = next(line for line in self.refusal.splitlines() if "--authorize" in line)

@@ -149,7 +149,7 @@ ESCAPE = Rule.STRAY_ESCAPE
 def test_with_an_escape_only_quotes_and_escapes_inside_quotes_are_escaped(
     text: bytes, offenders: dict[tuple[Rule, int | None], int]
 ) -> None:
-    """Told apart from: a grammar that reads a doubled quote or an escaped letter as DuckDB guesses it."""
+    """Fails for: a grammar that reads a doubled quote or an escaped letter as DuckDB guesses it."""
     for block in (1, 3, 1 << 20):
         data = np.frombuffer(text, dtype=np.uint8)
         blocks = (data[start : start + block] for start in range(0, len(data), block))

@@ -48,7 +48,7 @@ def test_a_sketch_holds_the_combinations_of_every_set_and_how_many_records_have_
 
 
 def test_of_many_combinations_the_smallest_are_held_with_all_their_records() -> None:
-    """Told apart from: counts that begin only when a hash has become one of the smallest."""
+    """Fails for: counts that begin only when a hash has become one of the smallest."""
     rng = np.random.default_rng(3)
     words = rng.integers(1 << 63, size=30_000, dtype=np.uint64)
     codes = np.concatenate([rng.permutation(30_000), rng.permutation(30_000)]).astype(np.int32)
@@ -95,7 +95,7 @@ def test_a_record_number_and_a_characteristic_of_few_or_of_many_are_evidence(sha
 
 @pytest.mark.parametrize("times", [2, 12])
 def test_repeated_records_are_of_the_same_people(times: int) -> None:
-    """Told apart from: a file in which no record is unique and no frequency is as before. One record is another."""
+    """Fails for: a file in which no record is unique and no frequency is as before. One record is another."""
     rng = np.random.default_rng(5)
     values = {"age": rng.integers(90, size=900), "town": rng.integers(30, size=900), "ill": rng.integers(2, size=900)}
     once = pa.table({name: pa.array(map(str, column)) for name, column in values.items()})

@@ -5,8 +5,8 @@
 - `show` prints mutants as changes of lines, with ten lines on either side.
 - `reach` runs the tests once in a copy of the checkout and notes which tests reach which mutants.
 - `kill` tries each mutant on the quickest files of tests that reach it, up to a number of seconds. The mutants that
-  survive are then tried together in whole, as one wrong program: what passes with all of them in place notices none of
-  them, and what fails is tried with each of them alone.
+  survive are then tried together in whole, as one wrong program: a test that passes with all of them in place notices
+  none, and a test that fails is tried with each of them alone.
 
 Each run is in copies of the checkout below `build/mutants`. `-m` selects tests as in pytest.
 """
@@ -133,9 +133,9 @@ def kill(mutants: Sequence[Mutant], numbers: Iterable[int], seconds: float) -> N
 
 
 def quickest(tests: Sequence[str], outcomes: Outcomes, seconds: float) -> list[str]:
-    """The tests of the files that take least, in this time together; of one file at least.
+    """The tests of the quickest files, as many as fit into this time together; at least one file.
 
-    Tests of one file share what they set up, so that some of a file take hardly less than all of it.
+    Tests of one file share their set-up, so that some of a file take hardly less time than all.
     """
     by_file: dict[str, list[str]] = defaultdict(list)
     for test in tests:
@@ -174,7 +174,7 @@ def run_tests(tree: Path, arguments: Sequence[str], variables: dict[str, str]) -
     command = [sys.executable, "-m", "pytest", "-p", "tests.mutants.recorder", *arguments]
     environment = os.environ | variables | {"STIRRED_TESTS_RECORD": str(record)}
     if "-x" in arguments:
-        # A limit of processor time, because other work on the machine makes nothing endless; and one for a deadlock.
+        # A limit of processor time, because a test slowed by other work is not endless; and a limit for a deadlock.
         limited = f'ulimit -t {PATIENCE} && exec timeout {10 * PATIENCE} "$@"'
         command = ["bash", "-c", limited, "limited", *command]
     with (tree / "tests.log").open("w") as log:

@@ -1,4 +1,4 @@
-"""A deployment from Python: what it lists and refuses is the command's, and publications are read only if intact."""
+"""A deployment from Python: it lists and refuses the same as the command, and publications are read only if intact."""
 
 import os
 import shutil
@@ -81,7 +81,7 @@ def test_a_publication_is_verified_with_the_key_that_is_given(published: Deploym
 
 @pytest.mark.deep
 def test_a_deployment_is_what_the_command_shows_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The declarations of the folder are shown, which are not those of the code, and refusals keep their sentence."""
+    """The folder's declarations are shown, not the code's, and refusals keep their sentence."""
     declarations = Path("orchestration", "defs", "ma1940")
     shutil.copytree(PROJECT / declarations, tmp_path / declarations)
     for variable in [name for name in os.environ if name.startswith(("STIRRED_", "DAGSTER_HOME"))]:

@@ -1,4 +1,4 @@
-"""The DHC on a small country from data frames: what is held holds in every place, and wrong input is refused."""
+"""The DHC on a small country from data frames: every place keeps the held counts, and wrong input is refused."""
 
 from fractions import Fraction
 
@@ -141,7 +141,7 @@ def test_a_level_without_a_budget_is_refused() -> None:
 
 
 def test_answers_about_units_are_not_over_a_thousand_times_as_precise_as_those_beside_them() -> None:
-    """Told apart from: a check of the queries of households alone."""
+    """Fails for: a check of the queries of households alone."""
     nothing = pd.DataFrame({"block": []})
     with pytest.raises(dhc.AllocationError, match="households: State: one query has over 1,000 times the share"):
         dhc.measure_homes(
@@ -192,7 +192,7 @@ def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyP
 @pytest.mark.prove
 def test_homes_of_a_small_country() -> None:
     """The root has all possible cells, over a million, which takes seconds. Each householder is among the redistricting
-    file's persons; told apart from: homes estimated without these, which have others."""
+    file's persons; fails for: homes estimated without these, which have others."""
     random = np.random.default_rng(2)
     cells = random.choice(np.flatnonzero(dhc.HOUSEHOLDS.possible), 50)
     codes = {part.name: dhc.HOUSEHOLDS.marginal(part.name).find(cells) for part in dhc.HOUSEHOLDS.attributes}

@@ -1,4 +1,4 @@
-"""The page on Python and the notebooks, run as they are written: a block or cell prints what is shown below it."""
+"""The page on Python and the notebooks, run as they are written: a block or cell prints the output shown below it."""
 
 import json
 import re

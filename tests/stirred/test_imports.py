@@ -1,4 +1,4 @@
-"""What importing `stirred` takes: nothing until it is used, and neither Dagster nor a database for a mechanism."""
+"""The imports of `stirred`: none before its use, and neither Dagster nor a database for a mechanism."""
 
 import json
 import resource

@@ -161,8 +161,8 @@ def test_messy_tables_are_read_as_they_are_meant_or_refused(randomness: Randomne
 
 
 def test_names_and_values_of_pandas_stay_what_they_are(randomness: Randomness) -> None:
-    """Wrong programs: a name that is a number is taken for a position; a missing value makes floats of integers, so
-    that 2^60 + 1 becomes 2^60; NaN is a category that nobody can ask for."""
+    """Wrong programs: a name that is a number is taken for a position; a missing value turns integers into floats, so
+    that 2^60 + 1 becomes 2^60; NaN is a category that no caller can ask for."""
     odd = 2**60 + 1
     frame = pd.DataFrame({"place": ["A", "B", "A"], "code": pd.array([odd, None, odd], dtype="Int64")})
     drawn = swapping.swap(frame, match=[], swap=["place"], rate="1/2", randomness=randomness)

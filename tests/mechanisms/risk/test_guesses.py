@@ -33,7 +33,7 @@ from mechanisms.risk.tiers import CATEGORIES, FLAGS, OUTSIDE
 
 @pytest.mark.parametrize(("persons", "records"), [(4, [2, 1]), (2, [2, 1, 1]), (3, [1, 2]), (3, [0, 0]), (1, [3, 1])])
 def test_expected_matches_are_the_mean_over_all_matchings_without_replacement(persons: int, records: list[int]) -> None:
-    """Told apart from: matching with replacement, which names everyone if there is any record."""
+    """Fails for: matching with replacement, which names everyone if there is any record."""
     labels = [category for category, number in enumerate(records) for _ in range(number)]
     slots = [*labels, *[None] * max(0, persons - len(labels))]
     matchings = list(permutations(slots, persons))
@@ -45,7 +45,7 @@ def test_expected_matches_are_the_mean_over_all_matchings_without_replacement(pe
 
 
 def test_who_is_left_by_a_first_matching_is_matched_by_group_of_frames() -> None:
-    """Told apart from: a second matching of everyone, and one with the records used by the first."""
+    """Fails for: a second matching of everyone, and one with the records used by the first."""
     persons, group, labels = np.array([2, 1, 1]), np.array([0, 0, 1]), [(0, 0), (1, 0), (1, 1), (1, 1), (2, 0)]
     records = np.zeros((3, 2), dtype=np.int64)
     np.add.at(records, tuple(np.array(labels).T), 1)
@@ -70,7 +70,7 @@ def test_who_is_left_by_a_first_matching_is_matched_by_group_of_frames() -> None
 
 
 def test_ages_that_differ_by_a_year_agree_one_to_one() -> None:
-    """After equal ages, the most pairs of all assignments. Told apart from: pairs with replacement, and an age that is
+    """After equal ages, the most pairs of all assignments. Fails for: pairs with replacement, and an age that is
     paired with the older one although only the younger one has no other partner."""
     rng = np.random.default_rng(4)
     for _ in range(20):
@@ -83,7 +83,7 @@ def test_ages_that_differ_by_a_year_agree_one_to_one() -> None:
 
 
 def test_one_error_is_another_sex_or_one_race_more_in_the_same_block_at_an_age_within_a_year() -> None:
-    """Told apart from: an error and another age by two years, another race, which is two errors, records of another
+    """Fails for: an error and another age by two years, another race, which is two errors, records of another
     block, and a record that is matched twice."""
     white, asian, both, hispanic = (
         CATEGORIES.index(f"{words}Hispanic")
@@ -107,7 +107,7 @@ def test_one_error_is_another_sex_or_one_race_more_in_the_same_block_at_an_age_w
 
 
 def test_numbers_of_records_tell_who_stays_leaves_and_arrives() -> None:
-    """Against sums over who stays and how many arrive. Told apart from: numbers in which the person who is asked about
+    """Against sums over who stays and how many arrive. Fails for: numbers in which the person who is asked about
     is counted already, and arrivals from the person's own cell."""
     stay, known, records = 0.7, np.array([[2, 0], [1, 3]]), np.array([[3, 1], [0, 2]])
     stays, arrives = weigh_places(known, records, stay)
@@ -128,7 +128,7 @@ def test_numbers_of_records_tell_who_stays_leaves_and_arrives() -> None:
 
 def test_a_household_is_where_all_of_its_persons_are() -> None:
     """Two of a household are missing in their block. A record of either frame is in the second block, and of both in
-    the third one. Told apart from: persons who move alone, and a home that no person may leave."""
+    the third one. Fails for: persons who move alone, and a home that no person may leave."""
     known, records = np.zeros((3, 3), dtype=np.int64), np.zeros((3, 3, 2), dtype=np.int64)
     known[:, 2] = 30
     known[0, :2] = 1
@@ -149,7 +149,7 @@ def test_a_household_is_where_all_of_its_persons_are() -> None:
 
 
 def test_guessers_leave_the_target_out() -> None:
-    """Nine of one category and one of another: 90% by mode and 80% by shares. Told apart from: guessers that count the
+    """Nine of one category and one of another: 90% by mode and 80% by shares. Fails for: guessers that count the
     target too, which draw it with 82%."""
     category, place = np.array([0] * 9 + [1]), np.zeros(10, dtype=np.int64)
     assert guess_by_mode(place, category, 2).mean() == pytest.approx(0.9)
@@ -177,7 +177,7 @@ LAWS: list[tuple[Law, list[int]]] = [
 
 @pytest.mark.parametrize(("law", "published"), LAWS)
 def test_posterior_shares_are_those_of_bayes_over_all_compositions(law: Law, published: list[int]) -> None:
-    """Told apart from: a posterior of each count by itself, which does not know that they sum to n; and one that leaves
+    """Fails for: a posterior of each count by itself, which does not know that they sum to n; and one that leaves
     out unlikely counts until none sum to n."""
     prior, persons = np.array([0.5, 0.3, 0.15, 0.05]), 5
     likely = np.exp(law.log_likelihoods(np.array(published), persons))
@@ -193,7 +193,7 @@ def test_posterior_shares_are_those_of_bayes_over_all_compositions(law: Law, pub
 
 
 def test_a_posterior_of_many_persons_neither_underflows_nor_ignores_what_is_published() -> None:
-    """Told apart from: products of π^m/m! without the factor n^m, which are 0 as floats near n = 200."""
+    """Fails for: products of π^m/m! without the factor n^m, which are 0 as floats near n = 200."""
     rng = np.random.default_rng(3)
     prior = np.full(126, 1 / 126)
     counts = rng.multinomial(400, rng.dirichlet(np.full(126, 0.1)))
@@ -213,7 +213,7 @@ def test_what_contradicts_the_attackers_knowledge_leaves_the_prior() -> None:
 
 
 def test_a_noisy_count_is_weighed_with_and_without_somebody_in_its_cell() -> None:
-    """Against sums over all numbers of others, whose law is exact for a mean of 0. Told apart from: the density at the
+    """Against sums over all numbers of others, whose law is exact for a mean of 0. Fails for: the density at the
     mean of the others, which leaves out that their number varies, and too few numbers of them."""
     counts = np.arange(400)
     for published, variance, mean in product([-20.0, 0.3, 4, 90], [0.01, 11.6, 900], [0.0, 0.02, 3, 60]):
@@ -228,7 +228,7 @@ def test_a_noisy_count_is_weighed_with_and_without_somebody_in_its_cell() -> Non
 
 
 def test_posterior_shares_of_pairs_are_those_of_bayes_over_all_compositions() -> None:
-    """Told apart from: a class whose own count is used for a and b apart, and Hispanic persons counted by class."""
+    """Fails for: a class whose own count is used for a and b apart, and Hispanic persons counted by class."""
     rng, persons = np.random.default_rng(2), 4
     likely, of_second, prior = rng.random((2, 2, 5, 5)), rng.random((2, 5)), np.array([[[0.5, 0.2], [0.2, 0.1]]] * 2)
     compositions = np.array([one for one in product(range(persons + 1), repeat=4) if sum(one) == persons])
@@ -244,7 +244,7 @@ def test_posterior_shares_of_pairs_are_those_of_bayes_over_all_compositions() ->
 
 
 def test_the_linear_estimate_is_near_the_posterior_and_leaves_the_prior_if_nothing_is_published() -> None:
-    """Told apart from: the published count of each category by itself, without the prior or without n."""
+    """Fails for: the published count of each category by itself, without the prior or without n."""
     prior, published, persons = np.array([0.5, 0.3, 0.2]), np.array([14, 12, 6]), 30
     factors = np.eye(3)[:, None, :]
     sums = Sums(factors, published.astype(float), np.full(3, 9.0))
@@ -263,7 +263,7 @@ def test_the_linear_estimate_is_near_the_posterior_and_leaves_the_prior_if_nothi
 
 @pytest.mark.parametrize("ends", [(-np.inf, 3.5), (3.5, 9.5), (9.5, np.inf), (60.0, 70.0)])
 def test_an_interval_of_a_noisy_total_tells_as_much_as_the_noisy_total_in_its_place(ends: tuple[float, float]) -> None:
-    """Moments by enumeration. Told apart from: the middle of the interval, and an interval of the count itself."""
+    """Moments by enumeration. Fails for: the middle of the interval, and an interval of the count itself."""
     mean, variance, noise = 6.0, 8.0, 5.0
     counts = np.linspace(-30, 45, 7501)
     likely = [erf((end - counts[:, None]) / np.sqrt(2 * noise)).ravel() for end in ends]
@@ -285,7 +285,7 @@ def test_an_interval_of_a_noisy_total_tells_as_much_as_the_noisy_total_in_its_pl
 @pytest.mark.parametrize("weights", [[1, 1], [3, 1]], ids=["persons", "households"])
 @pytest.mark.parametrize("law", [law for law, _ in LAWS])
 def test_the_likeliest_records_are_those_of_the_enumeration(law: Law, weights: list[int]) -> None:
-    """Told apart from: a program that takes the cheapest steps of a cost that is not convex, one that does not know how
+    """Fails for: a program that takes the cheapest steps of a cost that is not convex, one that does not know how
     many persons are in a frame, one of single cells, one that counts households in place of their persons, and one
     whose prior is that of another frame."""
     persons, prior = np.array([2, 1]), np.array([[0.5, 0.3, 0.2], [0.2, 0.1, 0.7]])

@@ -47,7 +47,7 @@ CASES = [(3, 7, 76), (7, 1, 3), (8, 2, 3), (9, 3, 3), (10, 4, 4), (10, 5, 76)]
 
 
 def test_types_that_are_in_halves_in_the_linear_program_are_decided_by_integers() -> None:
-    """Of three types, any two together occur once at most. Told apart from: the halves of the linear program's only
+    """Of three types, any two together occur once at most. Fails for: the halves of the linear program's only
     solution at these costs, rounded to no person, which no inequality forbids."""
     pairs = tuple(map(np.array, [(0, 1), (1, 2), (0, 2)]))
     ones = np.ones(3, dtype=np.int64)
@@ -58,7 +58,7 @@ def test_types_that_are_in_halves_in_the_linear_program_are_decided_by_integers(
 
 @pytest.mark.deep
 def test_variability_and_provable_records_are_those_of_the_enumeration() -> None:
-    """Told apart from: the distance to any other solution instead of the farthest; a big-M that lets y and w differ;
+    """Fails for: the distance to any other solution instead of the farthest; a big-M that lets y and w differ;
     records that only some solutions have; and one reconstruction many times, which is sure of all its records."""
     numbers, confidences = [], set()
     for persons, seed, frames in CASES:
@@ -82,7 +82,7 @@ def test_variability_and_provable_records_are_those_of_the_enumeration() -> None
 
 
 def test_blocks_of_a_tract_are_reconstructed_together() -> None:
-    """Told apart from: each block by itself, which leaves the tables of the tract; counts of the tract as those of each
+    """Fails for: each block by itself, which leaves the tables of the tract; counts of the tract as those of each
     block; and the most of all blocks at once as the variability of one."""
     of_tract = WITH_TRACT.of_tract
     assert of_tract is not None

@@ -135,7 +135,7 @@ RULES = [Dominance("income", p=20), Dominance("income", n=1, k=70), Dominance("i
 def test_totals_that_few_records_dominate_stay_uncertain_in_all_linked_tables(
     tables: Tables, rule: Dominance, data: st.DataObject
 ) -> None:
-    """Told apart from: a rule that looks at combinations in place of cells, or at values in place of records that share
+    """Fails for: a rule that looks at combinations in place of cells, or at values in place of records that share
     one; and primary suppression alone."""
     size, cell_of = int(np.prod(tables.sizes)), tables.cell_of
     records = st.tuples(st.integers(0, size - 1), st.sampled_from([0, 1, 2, 30, 30, 1000]))

@@ -19,7 +19,7 @@ RATES = [Fraction(1, 20), Fraction(1, 2), Fraction(19, 20)]
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 def test_ratios_are_those_of_the_enumerated_algorithm_and_within_twice_epsilon(size: int, rate: Fraction) -> None:
-    """Told apart from: ratios of an algorithm that permutes the selected records instead of deranging them."""
+    """Fails for: ratios of an algorithm that permutes the selected records instead of deranging them."""
     pairs, greatest, agrees = np.array(list(combinations(range(size), 2))), 0.0, True
     for permutation in permutations(range(size)):
         ratios = compute_log_ratios(np.array(permutation), rate, pairs)

@@ -58,7 +58,7 @@ def test_the_charge_of_weighted_moments_is_the_greatest_loss_of_their_neighbors(
     variables: int, scale: int, weight: int, gaussian: bool, seed: int
 ) -> None:
     """A record that changes its cell, its variables and its weight. No such change loses more than the charge, and the
-    change between cells at the bounds with the greatest weight loses as much. Told apart from: a charge for a record
+    change between cells at the bounds with the greatest weight loses as much. Fails for: a charge for a record
     added, and noise for the greatest weight or the greatest number in the data."""
     random, moments = np.random.default_rng(seed), Moments(variables, scale, Fraction(3, 2), gaussian, weight)
     kind, power = (ConcentratedLoss, 2) if gaussian else (PureLoss, 1)

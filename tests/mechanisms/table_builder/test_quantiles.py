@@ -83,7 +83,7 @@ def loss_between(tree: Tree, one: Sequence[Weighted], other: Sequence[Weighted],
 @given(trees(), st.data())
 def test_the_charge_of_weighted_trees_is_the_greatest_loss_of_their_neighbors(tree: Tree, data: st.DataObject) -> None:
     """Neighbors in a universe of two cells, all numbers, and weights, some above the bound. No neighbors lose more than
-    the charge, and some lose as much. Told apart from: a charge for a record added where one changes, one level charged
+    the charge, and some lose as much. Fails for: a charge for a record added where one changes, one level charged
     for all, and noise for the greatest weight in the data."""
     records = st.tuples(st.integers(0, 1), st.integers(0, tree.numbers - 1), st.integers(0, tree.weight + 3))
     rest, old, new = data.draw(st.tuples(st.lists(records, max_size=3), records, records))

@@ -48,7 +48,7 @@ def test_a_fixed_total_tightens_bounds() -> None:
 
 @pytest.mark.parametrize("answer", [[0, 9], [9, 0]])
 def test_units_are_occupied_where_people_live_and_by_no_more_than_these(answer: list[int]) -> None:
-    """Blocks of 4, 3 and 5 units have no, two and nine persons, for any answers. Told apart from: bounds of the
+    """Blocks of 4, 3 and 5 units have no, two and nine persons, for any answers. Fails for: bounds of the
     blocks alone, which the state's estimate would break; every unit occupied or none; an occupied unit without
     persons."""
     units = declared([[0, 0]] * 3, [[4, 4], [3, 3], [5, 5]], blocks=[4, 3, 5])

@@ -67,7 +67,7 @@ def test_five_draws_lose_the_bias_and_have_the_errors_that_are_documented(census
 def test_a_prototype_found_the_same_errors_in_other_draws(part: str) -> None:
     """Its five draws have a mean that varies by 1% and more in all but ten rows, so that no other five agree within 2%.
     Every figure must be within three and a half standard errors of the mean of 25 draws here, and within 2% where five
-    draws vary by less than 1%. Told apart from: estimates of own levels in place of full ones, and of one part in place
+    draws vary by less than 1%. Fails for: estimates of own levels in place of full ones, and of one part in place
     of another, which are up to 30 standard errors away."""
     census = make_census(CENSUSES["A"], "own_levels" if part == "own_levels" else "full")[0]
     if part in PARTS:

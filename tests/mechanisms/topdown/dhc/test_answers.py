@@ -56,7 +56,7 @@ def measured() -> list[tuple[Measuring, Counts]]:
 
 
 def test_exact_counts_leave_memory_with_what_reads_them(measured: Sequence[tuple[Measuring, Counts]]) -> None:
-    """Told apart from: a cache of precisions that refers to the answers, as `lru_cache` of a method does, and so keeps
+    """Fails for: a cache of precisions that refers to the answers, as `lru_cache` of a method does, and so keeps
     the counts of all families until Python collects cycles."""
     noted = [Noted(answers) for answers, _ in measured]
     gc.disable()
@@ -72,7 +72,7 @@ def test_exact_counts_leave_memory_with_what_reads_them(measured: Sequence[tuple
 
 @pytest.mark.parametrize("full", [True, False])
 def test_what_is_read_is_told_beforehand(measured: Sequence[tuple[Measuring, Counts]], full: bool) -> None:
-    """Told apart from: all places that are measured; children of places that gain nothing by them; the children of an
+    """Fails for: all places that are measured; children of places that gain nothing by them; the children of an
     only child left out; and siblings whose parent is empty."""
     above, levels = None, [answers.level for answers, _ in measured]
     for depth, (_, exact) in enumerate(measured):
@@ -89,7 +89,7 @@ def test_what_is_read_is_told_beforehand(measured: Sequence[tuple[Measuring, Cou
 
 
 def test_answers_of_many_siblings_are_those_one_by_one(measured: Sequence[tuple[Measuring, Counts]]) -> None:
-    """Told apart from: the budget of a place without an only child; cells of another family; and answers in the order
+    """Fails for: the budget of a place without an only child; cells of another family; and answers in the order
     of cells, then places. Places are counted from one that is not the level's first."""
     answers, exact = measured[2]
     last = exact.number > 2

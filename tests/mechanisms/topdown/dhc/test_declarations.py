@@ -84,7 +84,7 @@ def test_the_budgets_of_production_are_charged_in_full_for_a_move() -> None:
 
 
 def test_no_answers_of_a_pass_are_over_a_thousand_times_as_precise_as_others() -> None:
-    """Told apart from: a pass of households that reads any answers of units too."""
+    """Fails for: a pass of households that reads any answers of units too."""
     units = replace(allocation.UNIT_ALLOCATION, loss=ConcentratedLoss(Fraction(200)))
     allocations = (allocation.PERSON_ALLOCATION, units, allocation.HOUSEHOLD_ALLOCATION)
     parts = allocation.LEVELS, dict(zip(SCHEMAS, allocations, strict=True))

@@ -118,7 +118,7 @@ def test_any_parents_are_divided_within_the_redistricting_data_and_the_facilitie
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.prove)])
 def test_families_are_the_same_wherever_they_are_estimated(processes: int) -> None:
-    """Told apart from: a process that gets the key or the exact counts, or reads answers itself; results in the order
+    """Fails for: a process that gets the key or the exact counts, or reads answers itself; results in the order
     in which they come; and redistricting data of other places, where only those that are not 0 are in memory."""
     country = draw_country(5, 1, 3, 4, quarters=1)
     above = country.redraw(np.random.default_rng(5))[2]
@@ -147,7 +147,7 @@ def test_families_are_the_same_wherever_they_are_estimated(processes: int) -> No
 
 
 def test_answers_in_some_places_are_those_of_all_places() -> None:
-    """Told apart from: noise and budgets by a place's number among those in memory; and small queries, of which only
+    """Fails for: noise and budgets by a place's number among those in memory; and small queries, of which only
     answers are in memory below the next level, that are left out or read of other places."""
     country = draw_country(4, 3, 2, 3)
     levels, exact = plan_levels(PERSONS, lower_levels(PERSON_ALLOCATION, 4), country.parents), country.persons
@@ -413,7 +413,7 @@ def test_counts_by_type_that_break_a_limit_of_two_types_are_mended() -> None:
 def test_budgets_of_only_children_are_their_parents() -> None:
     """Two levels below each other have only children: no path spends more than is charged for a change of one record
     or of one person (production's shares of queries that tell householders who live alone apart differ by level), and
-    only one place of a run is measured. Told apart from a program that divides the whole ρ of an only child among its
+    only one place of a run is measured. Fails for a program that divides the whole ρ of an only child among its
     parent's queries, which count more often."""
     parents = [np.array(each) for each in ([0], [0, 0], [0, 1, 1], [0, 1, 2], [0, 0, 1, 2, 2])]
     allocation = lower_levels(PERSON_ALLOCATION, 5)
@@ -550,7 +550,7 @@ def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(
     monkeypatch: pytest.MonkeyPatch, plan: Plan
 ) -> None:
     """Each pass of a family with group quarters, whose children have their own scales. One child of the second plan has
-    no answers by sex, and none has by age group and sex: told apart from a program that divides by their precision,
+    no answers by sex, and none has by age group and sex: fails for a program that divides by their precision,
     and from a plan that leaves out a query that is answered."""
     country = draw_country(2, 1, 4, persons=6, quarters=1)
     above = country.redraw(np.random.default_rng(11))[1]
@@ -583,7 +583,7 @@ def test_real_valued_counts_are_the_best_of_all_that_meet_the_constraints(
 
 
 def test_every_own_query_draws_the_estimates_to_its_answers() -> None:
-    """Told apart from a program that measures a query and fits the others alone, by which both distances are equal: the
+    """Fails for a program that measures a query and fits the others alone, by which both distances are equal: the
     estimates are nearer to the truth if the answers to a query are exact and precise than if their weight is
     negligible."""
     country = draw_country(2, 1, 4, persons=30, quarters=1)
@@ -614,7 +614,7 @@ def test_every_own_query_draws_the_estimates_to_its_answers() -> None:
 @pytest.mark.parametrize("among_persons", [pytest.param(True, marks=pytest.mark.prove), False])
 def test_real_valued_homes_are_the_best_of_all_too(monkeypatch: pytest.MonkeyPatch, among_persons: bool) -> None:
     """Each pass of units and of households, also if householders are among persons, where a pass has limits by kind and
-    reads answers of units. Told apart from: a certificate that holds for persons alone."""
+    reads answers of units. Fails for: a certificate that holds for persons alone."""
     homes = draw_homes(7, [np.zeros(1, np.int64), np.zeros(3, np.int64)])
     above = (homes.exact[0][0], homes.exact[0][1])
     limits = homes.householders[1] if among_persons else None
@@ -633,7 +633,7 @@ OWN_HOMES = {
 
 @pytest.mark.parametrize("among_persons", [pytest.param(True, marks=pytest.mark.prove), False])
 def test_own_queries_of_homes_are_fitted_best_too(monkeypatch: pytest.MonkeyPatch, among_persons: bool) -> None:
-    """In passes of their own; households also among persons, after which units have production's. Told apart from:
+    """In passes of their own; households also among persons, after which units have production's. Fails for:
     production's passes, whose queries have no answers here."""
     homes = draw_homes(7, [np.zeros(1, np.int64), np.zeros(3, np.int64)])
     plans = dict(PLANS_WITHIN_PERSONS if among_persons else PLANS)
@@ -659,7 +659,7 @@ def test_own_queries_of_homes_are_fitted_best_too(monkeypatch: pytest.MonkeyPatc
 
 
 def test_units_tell_the_tenure_of_households_of_one_origin_and_race() -> None:
-    """In passes whose first measures each cell by itself. Told apart from a program that then leaves out the tenure
+    """In passes whose first measures each cell by itself. Fails for a program that then leaves out the tenure
     from units."""
     plan = divide_queries(HOUSEHOLD_PLAN_WITHIN_PERSONS, [["detailed"]])
     cells = np.flatnonzero(HOUSEHOLDS.possible)
@@ -753,7 +753,7 @@ def draw_homes(seed: int, parents: list[Numbers]) -> Homes:
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_units_and_households_agree_with_each_other_and_with_the_redistricting_data(seed: int) -> None:
-    """And if it is declared, with persons by the householder's origin and race; told apart from: not at all, or at the
+    """And if it is declared, with persons by the householder's origin and race; fails for: not at all, or at the
     upper levels only."""
     parents = [np.zeros(1, np.int64), np.zeros(2, np.int64), np.array([0, 0, 1]), np.repeat([0, 1, 2], 3)]
     homes = draw_homes(seed, parents)
@@ -787,7 +787,7 @@ def test_units_and_households_agree_with_each_other_and_with_the_redistricting_d
 
 
 def test_householders_of_a_place_can_be_divided_among_its_blocks() -> None:
-    """Told apart from: limits of single origins and races. The homes of one block are of two races, those of the other
+    """Fails for: limits of single origins and races. The homes of one block are of two races, those of the other
     of two others, and each race could have them all."""
     persons = np.zeros((2, 14), dtype=np.int64)
     persons[0, [1, 2]] = persons[1, [3, 9]] = 2
@@ -799,7 +799,7 @@ def test_householders_of_a_place_can_be_divided_among_its_blocks() -> None:
 
 
 def test_householders_are_counted_among_persons_in_households() -> None:
-    """Told apart from: persons of group quarters too, and races not added up to those of householders."""
+    """Fails for: persons of group quarters too, and races not added up to those of householders."""
     groups = np.zeros((1, 8, 2, 2, 63), dtype=np.int64)
     groups[0, 0, 0, 1, 62], groups[0, 0, 1, 1, 7], groups[0, 0, 1, 0, 5], groups[0, 3, 1, 0, 0] = 1, 2, 4, 8
     found = count_householders(groups.reshape(1, -1), np.array([7]))

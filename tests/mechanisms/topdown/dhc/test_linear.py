@@ -256,7 +256,7 @@ def test_units_and_households_are_fitted_together() -> None:
 @pytest.mark.prove
 def test_with_both_releases_estimates_are_closer_and_intervals_cover() -> None:
     """The errors are those of the documentation. In rows with 1,000 cells or more, nine in ten intervals contain the
-    truth before rounding. Told apart from: places that only the DHC has, from its own measurements alone, by the errors
+    truth before rounding. Fails for: places that only the DHC has, from its own measurements alone, by the errors
     in tract subsets and block groups; and the estimates of their blocks added up as if they were independent."""
     found = compare_all(Census(POPULATION), DRAWS)
     rows = found[found.how == BOTH].dropna().groupby(["table", "level"]).inside.agg(["mean", "size"])
@@ -280,7 +280,7 @@ def test_with_both_releases_estimates_are_closer_and_intervals_cover() -> None:
 
 @pytest.mark.prove
 def test_one_problem_of_all_answers_would_be_little_closer() -> None:
-    """The ratios are those of the documentation. Told apart from: variances below those of the one problem, which no
+    """The ratios are those of the documentation. Fails for: variances below those of the one problem, which no
     unbiased linear estimate has."""
     found = Comparison().compare()
     assert found.most.max() < 1 + 1e-9

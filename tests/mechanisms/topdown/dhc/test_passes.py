@@ -52,7 +52,7 @@ def design(
 
 
 def test_own_queries_are_measured_and_charged_where_they_are_declared() -> None:
-    """Told apart from: queries that all levels ask; a query that is charged and not measured; and the query that tells
+    """Fails for: queries that all levels ask; a query that is charged and not measured; and the query that tells
     householders who live alone apart counted once, or all queries three times."""
     own = design()
     measured = [each for each in own.measured if each.histogram == "persons"]
@@ -72,14 +72,14 @@ def test_own_queries_are_measured_and_charged_where_they_are_declared() -> None:
 
 
 def test_a_draw_is_that_of_its_passes_and_production_has_none_in_its_record() -> None:
-    """Told apart from a replay with other passes, by which other cells would be read."""
+    """Fails for a replay with other passes, by which other cells would be read."""
     passes = (("sex", FINE), (SMALL, "age_18_64_116 * sex", "detailed"))
     assert design().as_record() != design(passes).as_record()
     assert sorted(DHCDesign(LEVELS, PRODUCTION).as_record()) == ["full", "levels", "measured"]
 
 
 def test_an_own_plan_crosses_to_another_process() -> None:
-    """Told apart from: production's plan, which is found by its name."""
+    """Fails for: production's plan, which is found by its name."""
     for plan in (divide_queries(PERSON_PLAN, PASSES), *PLANS.values()):
         assert pickle.loads(pickle.dumps(plan)) == plan
 
@@ -92,7 +92,7 @@ def test_queries_that_refine_what_was_rounded_are_rounded_too() -> None:
 
 
 def test_no_path_spends_more_than_is_charged_whatever_levels_ask() -> None:
-    """A level whose only queries count three times has an only child whose queries mostly count once. Told apart from a
+    """A level whose only queries count three times has an only child whose queries mostly count once. Fails for a
     program that gives all of the child's ρ to its parent's queries."""
     shares = {level: {SMALL: "98/100", FINE: "1/100", "detailed": "1/100"} for level in LEVELS}
     own = design(shares=SHARES | {level: shares[level] for level in LEVELS[4:7]}).allocations["persons"]
@@ -209,7 +209,7 @@ def test_other_histograms_have_passes_too() -> None:
 
 
 def test_intervals_follow_from_the_queries_that_every_level_asks() -> None:
-    """Told apart from: a model of production's queries, and one with answers that some level lacks."""
+    """Fails for: a model of production's queries, and one with answers that some level lacks."""
     everywhere = {level: {"sex": "1/4", **own} for level, own in SHARES.items()}
     shares = {level: {query: Fraction(part) / sum(map(Fraction, own.values())) for query, part in own.items()}
               for level, own in everywhere.items()}  # fmt: skip

@@ -41,7 +41,7 @@ def profile(drawn: Mapping[str, Counts]) -> Mapping[int, list[int]]:
 
 
 def test_rows_count_the_records_of_their_labels(drawn: Mapping[str, Counts], profile: Mapping[int, list[int]]) -> None:
-    """Told apart from: races by their position among combinations; children of any relationship; anyone under 18 as own
+    """Fails for: races by their position among combinations; children of any relationship; anyone under 18 as own
     children; the householder's age as that of the oldest; singles without partner who have relatives as living alone;
     and vacant units for migrant workers that are left out."""
     due = Counter[tuple[int, int]]()

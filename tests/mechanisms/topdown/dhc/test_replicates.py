@@ -16,7 +16,7 @@ NOBODY = Counts(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
 
 
 def test_a_replicate_lies_within_the_redistricting_data_of_its_own_and_follows_from_its_key() -> None:
-    """Told apart from: one within the published redistricting data, whose counts would seem to have no error, and one
+    """Fails for: one within the published redistricting data, whose counts would seem to have no error, and one
     with the noise of a draw with the same key. All housing units are vacant."""
     country = draw_country(1, 2, persons=3, races=1, quarters=1)
     blocks, random = len(country.facilities), np.random.default_rng(3)

@@ -184,7 +184,7 @@ def test_median_ages_lie_within_the_year_of_the_middle_person(ages: list[int], m
 
 @pytest.mark.parametrize(("name", "answers", "error"), [("P16_002N", 931_140, 1539), ("P12_009N", 4_914, 222)])
 def test_sums_of_detailed_answers_have_the_errors_that_the_page_names(name: str, answers: int, error: int) -> None:
-    """Told apart from: sums that include cells which no record can be in."""
+    """Fails for: sums that include cells which no record can be in."""
     table = DHC_TABLES[name.partition("_")[0]]
     (cell,) = (position for position, cell in enumerate(table.cells) if cell.name == name)
     possible = np.flatnonzero(table.schema.possible)
