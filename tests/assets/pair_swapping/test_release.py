@@ -1,6 +1,6 @@
-"""A whole release by pair swapping: its records are those that the mechanism gives, and every gate finds what it names.
+"""A whole release by pair swapping: its records follow from the mechanism, and every gate finds the fault it names.
 
-The oracle codes the households in Python from the rows of the source files, and knows no SQL.
+The oracle codes the households in Python from the rows of the source files, without SQL.
 """
 
 import csv
@@ -55,7 +55,7 @@ def source(files: Files) -> tuple[list[Row], dict[str, list[tuple[str, ...]]]]:
 
 
 def held(row: Row) -> list[str | int]:
-    """What a unit keeps; the files write numbers with leading zeros or without."""
+    """The values that a unit keeps; the files write numbers with leading zeros or without."""
     return [int(row[name]) if name in ("FINAL_POP", "NPF") else row[name] for name in HELD]
 
 
@@ -69,8 +69,8 @@ def numbers(values: Sequence[Any]) -> np.ndarray:
 
 
 def trait_rows(files: Files, units: Sequence[Row], exempt: Any) -> dict[str, tuple[int, int, int, int]]:
-    """By unit: the households of its block, those of them that are imputed, whether it has a race to itself there, and
-    its persons."""
+    """By unit: the households of its block, how many of them are imputed, whether it has a race that no other unit
+    there has, and its persons."""
     _, persons = source(files)
     block = {row["MAFID"]: tuple(row[name] for name in PLACE[:5]) for row in units}
     homes = [row for row in units if row["RTYPE"] == "2" and persons[row["MAFID"]]]
@@ -93,7 +93,7 @@ def trait_rows(files: Files, units: Sequence[Row], exempt: Any) -> dict[str, tup
 def expected(
     files: Files, key: bytes, rate: Fraction, variables: Sequence[str], exempt: Any = None, factors: Any = None
 ) -> Counter[Any]:
-    """The units after the exchange, each with its place, what it keeps, and its persons."""
+    """The units after the exchange, each with its place, the values that it keeps, and its persons."""
     units, persons = source(files)
     swappable = [
         row for row in units
@@ -131,7 +131,7 @@ def expected(
 
 
 def published(deployment: Deployment[PairSwappingRelease]) -> Counter[Any]:
-    """The same of the published files."""
+    """The units as published, from the files."""
     persons: dict[str, list[tuple[str, ...]]] = {}
     for row in read(deployment, "swapped_persons"):
         values = [row[name] for name in ("PERSON_RTYPE", *OF_PERSONS[1:])]
@@ -247,9 +247,9 @@ def test_a_change_of_the_swapped_records_is_found_by_the_gates_that_name_it(
 def test_records_whose_hashes_have_the_same_sums_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled_earlier: bool
 ) -> None:
-    """Wrong program: the output is known by the sums of the hashes of its rows. With ten thousand households, some can
-    exchange their places so that these stay; here, all have the same. What an earlier version settled by them is still
-    known, made again, and compared with the repeated draw."""
+    """Wrong program: the output is identified by the sums of the hashes of its rows. With ten thousand households, some
+    can exchange their places without changing these sums; here, all hashes are the same. An output that an earlier
+    version settled by such sums is still recognized, made again, and compared with the repeated draw."""
 
     def add_up(session: Session, table: Any, columns: list[str], salt: str = "") -> tuple[int, ...]:
         return of_rows(session, table, columns, salt) if salt else (1, 2, 3)
@@ -286,7 +286,8 @@ def test_altered_households_fail_the_gate_of_their_stage_and_are_not_drawn_from(
 
 @pytest.mark.prove
 def test_imputed_households_are_never_swapped(tmp_path: Path) -> None:
-    """Those of one type count as imputed; the oracle leaves them out, and their counts with their places are exact."""
+    """Households of one type count as imputed; the oracle leaves them out, and their counts with their places are
+    exact."""
     exempt = ("HHT", ("1",))
     deployment = pair_swapping_deployment(
         tmp_path / "release", files=FILES, imputed={"column": "HHT", "values": ["1"]}, swap_rate="1/2"
@@ -311,8 +312,8 @@ FACTORS = {
 
 @pytest.mark.prove
 def test_risk_factors_are_those_of_the_oracle(tmp_path: Path) -> None:
-    """What the weights depend on is counted in Python. One that counted vacant units, races among households alone, or
-    imputed households of the state, would exchange others."""
+    """Python counts the inputs of the weights. A program that counted vacant units, races among households alone, or
+    imputed households of the state would exchange other households."""
     exempt = ("HHT", ("1",))
     imputed = {"column": "HHT", "values": ["1"]}
     deployment = pair_swapping_deployment(tmp_path / "release", files=FILES, imputed=imputed, risk_factors=FACTORS)
@@ -380,7 +381,7 @@ def test_on_a_dataset_that_asks_the_loss_typed_is_infinite(tmp_path: Path) -> No
     assert deployment.ledger[0].parse_details().authorization["by"] == "Ada Ruiz"
 
 
-# What the gates of pairs and rate find, without a deployment.
+# Findings of the gates of pairs and rate, without a deployment.
 
 ABOVE = np.zeros((4, 3), dtype=np.int32)
 TABLE = Households(

@@ -40,13 +40,13 @@ from tests.phsafe_deployments import FEW, TO_COUNTS, TO_DRAW, TO_PUBLICATION, Fi
 
 PHSafeDeployment = Deployment[PHSafeRelease]
 RACES = ("01", "02")
-"""What the unknown person, a householder who lives alone, may have said."""
+"""The possible answers of the unknown person, a householder who lives alone."""
 
 TRUTH = 1
 
 
 def guessed(race: str) -> Files:
-    """All records that are known, and the guess."""
+    """All known records, and the guess."""
     alone = next(row["MAFID"] for row in census()["units"] if row["HHT"] == "4")
 
     def set_race(column: str) -> Callable[[list[dict[str, str]]], None]:
@@ -77,7 +77,7 @@ def shown(deployment: PHSafeDeployment) -> set[str]:
 
 @pytest.fixture(scope="module")
 def candidates(tmp_path_factory: pytest.TempPathFactory) -> list[PHSafeDeployment]:
-    """The attacker's own deployments, one for every guess, as far as the exact counts."""
+    """The attacker's own deployments, one for every guess, run up to the exact counts."""
     deployments = []
     for race in RACES:
         deployment = phsafe_deployment(tmp_path_factory.mktemp("candidate"), files=guessed(race), runs=FEW)
@@ -87,7 +87,7 @@ def candidates(tmp_path_factory: pytest.TempPathFactory) -> list[PHSafeDeploymen
 
 
 def guesses(deployment: PHSafeDeployment, version_keys: Sequence[bytes | None]) -> Iterator[str]:
-    """Every hash he tries, of a deployment of his own whose records are the guess."""
+    """Every hash that he tries, from a deployment of his own whose records are the guess."""
     release, method, custody = deployment.release, deployment.context.method, deployment.context.custody
     assert isinstance(method, BatchedCounts)
     for path in (deployment.root / name for name in ("persons.csv", "units.csv")):
@@ -114,13 +114,13 @@ def guesses(deployment: PHSafeDeployment, version_keys: Sequence[bytes | None]) 
 
 @dataclass(frozen=True)
 class Attack:
-    """All that is shown, and his deployments."""
+    """Everything that is shown, and his deployments."""
 
     shown: set[str]
     candidates: list[PHSafeDeployment]
 
     def suspects(self, version_keys: Sequence[bytes | None]) -> list[int]:
-        """The guesses of which a hash is shown."""
+        """The guesses for which a hash is shown."""
         return [
             number for number, own in enumerate(self.candidates) if shows(self.shown, set(guesses(own, version_keys)))
         ]
@@ -154,7 +154,7 @@ def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
 
 @pytest.mark.prove
 def test_what_names_the_counts_and_the_draw_is_shown_and_differs(deployment: PHSafeDeployment, shown: set[str]) -> None:
-    """Or the search would mean nothing. The commitment is the SHA-256 of a key that nobody has."""
+    """Otherwise the search would mean nothing. The commitment is the SHA-256 of a key that nobody has."""
     entry, versions = deployment.ledger[0], deployment.versions()
     named = [entry.draw_id, entry.commitment, *(versions[f"town/{stage}"] for stage in ("cef", "s_dhc/counts"))]
     assert len({*named, versions["town/s_dhc/truncated_join"]}) == 5
@@ -181,7 +181,8 @@ def imitated(root: Path, race: str, key: str | None, custody: Path | None = None
 def test_who_runs_the_deployment_under_guessed_keys_cannot_tell_the_guesses_apart(
     shown: set[str], tmp_path: Path
 ) -> None:
-    """What his runs and the deployment share is the same for all: what follows from the declaration alone."""
+    """His runs and the deployment share the same hashes for every guess: those that follow from the declaration
+    alone."""
     common = [shown & imitated(tmp_path / race, race, "00" * 32) for race in RACES]
     assert common[0], "the parameters' version at least is the same everywhere"
     assert common[0] == common[1]
@@ -204,7 +205,7 @@ BEFORE_THE_DRAW = ("cef", "truncated_join", "counts", "charge", "plan")
 
 
 def said_before_the_draw(deployment: PHSafeDeployment) -> list[str]:
-    """What the stages up to the charge show, and their checks, with hashes and runs blotted out."""
+    """The output of the stages up to the charge, and of their checks, with hashes and runs blotted out."""
     said, runs = list[str](), "|".join(run.run_id for run in deployment.instance.get_runs())
     for stage in BEFORE_THE_DRAW:
         event = deployment.instance.get_latest_materialization_event(deployment.key(stage))
@@ -230,7 +231,7 @@ def other_records() -> Files:
 
 @pytest.mark.prove
 def test_nothing_that_is_shown_before_the_draw_depends_on_the_records(tmp_path: Path) -> None:
-    """Neither metadata nor checks nor public tables: not how many are truncated, not how many cells are empty."""
+    """Neither metadata nor checks nor public tables do, nor the numbers of truncated units and of empty cells."""
     shown = []
     for number, files in enumerate((census(), other_records())):
         deployment = phsafe_deployment(tmp_path / str(number), files=files, runs=FEW)
@@ -262,7 +263,7 @@ def test_the_truncation_report_is_shown_of_synthetic_records_only(deployment: PH
 
 @pytest.mark.prove
 def test_the_exact_counts_are_nowhere_in_the_open(deployment: PHSafeDeployment) -> None:
-    """No public table or file has them as a column, whole or for one run."""
+    """No public table or file has the counts as a column, whole or for one run."""
     with deployment.opened("confidential") as connection:
         exact = connection.execute(
             "SELECT run, list(count ORDER BY draw_order) FROM confidential.town__s_dhc.counts GROUP BY run"
@@ -294,7 +295,7 @@ def test_no_key_of_a_unit_is_shown_anywhere(deployment: PHSafeDeployment) -> Non
 def test_a_failed_run_shows_no_value_of_the_record_that_failed_it(
     file: str, column: str, value: str, tmp_path: Path
 ) -> None:
-    """Out of its domain, or against the layout's structure: not in error, stack trace, events nor logs."""
+    """A value out of its domain, or against the layout's structure, is in no error, stack trace, event or log."""
     files = changed(census(), **{file: lambda rows: rows[3].update({column: value})})
     deployment = on_disk(phsafe_deployment(tmp_path, files=files, runs=FEW))
     assert not deployment.run(*TO_DRAW, raise_on_error=False).success

@@ -1,4 +1,4 @@
-"""An S-DHC release beside others: what a dataset's releases lose together, and a release of exact counts for tuning."""
+"""An S-DHC release beside others: the joint loss of a dataset's releases, and a release of exact counts for tuning."""
 
 import re
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ PHSafeDeployment = Deployment[PHSafeRelease]
 
 
 def in_two_counties() -> Files:
-    """A small census is all in one county of each state, where swapping counties would change nothing."""
+    """A small census in two counties: all in one county of each state, swapping counties would change nothing."""
 
     def counties(rows: list[dict[str, str]]) -> None:
         for number, row in enumerate(rows):
@@ -66,7 +66,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
 
 
 def largest_stratum() -> int:
-    """Units of one state and population that are not all alike, at most."""
+    """The number of units in the largest stratum (state and population), which are not all alike."""
     files = in_two_counties()
     states = {row["MAFID"]: row["TABBLKST"] for row in files["geo"]}
     strata: dict[tuple[str, str], int] = {}
@@ -191,7 +191,7 @@ def test_they_are_the_exact_counts_with_the_derived_files_summed(exact: PHSafeDe
 
 
 def test_nothing_of_it_may_be_published(exact: PHSafeDeployment) -> None:
-    """Were a publication made from it by a careless hand, the walk over the graph would say so."""
+    """If a careless change made a publication from it, the walk over the graph would report that."""
     nodes = exact.context.nodes
     key = "town/s_dhc/exact_measurements"
     assert nodes[key].tags["zone"] == "confidential"

@@ -1,7 +1,7 @@
-"""An S-DHC release is charged before it is drawn and drawn once: whatever changes is a draw and a charge of its own.
+"""An S-DHC release is charged before it is drawn and drawn once: every change is a draw and a charge of its own.
 
-One release is counted once, and one is drawn once. A test copies the folder, changes one thing, and runs what follows
-from it.
+One release is counted once, and one is drawn once. A test copies the folder, changes one thing, and runs the stages
+after it.
 """
 
 import shutil
@@ -44,14 +44,14 @@ TOTAL = "27/50"
 
 
 def copied(deployment: PHSafeDeployment, root: Path, **changes: Any) -> PHSafeDeployment:
-    """A deployment's files in a new folder, taken on with other records or another declaration."""
+    """A deployment's files in a new folder, continued with other records or another declaration."""
     shutil.copytree(deployment.root, root, dirs_exist_ok=True)
     return phsafe_deployment(root, **({"runs": FEW, "custody": deployment.release.custody.value} | changes))
 
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
-    """A release as far as its exact counts."""
+    """A release run up to the exact counts."""
     deployment = phsafe_deployment(tmp_path_factory.mktemp("counted"), runs=FEW)
     deployment.reach(*TO_COUNTS)
     return deployment
@@ -59,7 +59,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A release that was drawn, and what it left."""
+    """A drawn release and its results."""
 
     deployment: PHSafeDeployment
     versions: dict[str, str]
@@ -82,7 +82,7 @@ def tables(deployment: PHSafeDeployment) -> set[str]:
 
 
 def noise(deployment: PHSafeDeployment) -> dict[str, np.ndarray]:
-    """Measurements less exact counts, by run and level, in order."""
+    """Measurements minus exact counts, by run and level, in order."""
     with deployment.opened("confidential") as connection:
         connection.execute(f"ATTACH '{deployment.context.warehouse.path(Zone.PUBLIC)}' AS public (READ_ONLY)")
         rows = connection.execute(
@@ -97,7 +97,7 @@ def noise(deployment: PHSafeDeployment) -> dict[str, np.ndarray]:
 
 
 def noise_of(key: bytes) -> dict[str, list[int]]:
-    """What the runs FEW are to be drawn with."""
+    """The noise with which the runs FEW should be drawn."""
     return {
         line: DiscreteGaussian(stability**2 / (2 * rho)).sample(cells, RandomStream(key, f"PHSafe {line}")).tolist()
         for line, (stability, rho, cells) in LINES.items()
@@ -126,14 +126,14 @@ def test_a_charge_for_other_counts_or_another_budget_is_none(drawn: Drawn, tmp_p
 
 @pytest.mark.deep
 def test_counts_with_another_threshold_are_not_charged(counted: PHSafeDeployment, tmp_path: Path) -> None:
-    """A charge that looks for the records alone takes these counts for those of the new threshold."""
+    """A charge that looks at the records alone takes these counts for counts with the new threshold."""
     deployment = copied(counted, tmp_path, runs=FEW | {"PH2": FEW["PH2"] | {"truncation": 2}})
     assert "the stored tables of stage counts are not those" in deployment.refusal("charge")
     assert deployment.ledger == ()
 
 
 def test_a_join_with_another_threshold_is_not_counted(counted: PHSafeDeployment, tmp_path: Path) -> None:
-    """If the counts are made without the join before them. Wrong program: it charges and draws these counts with the
+    """The counts are made without a new join before them. Wrong program: it charges and draws these counts with the
     noise for units of two persons, though up to three persons of a unit count."""
     deployment = copied(counted, tmp_path, runs=FEW | {"PH2": FEW["PH2"] | {"truncation": 2}})
     assert "the stored tables of stage truncated_join are not those" in deployment.refusal("counts", "charge")
@@ -142,7 +142,7 @@ def test_a_join_with_another_threshold_is_not_counted(counted: PHSafeDeployment,
 
 @pytest.mark.deep
 def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDeployment, tmp_path: Path) -> None:
-    """The charge was made for the version that is published; the counts themselves are others by now."""
+    """The charge was made for the published version; the counts have changed since."""
     deployment = copied(counted, tmp_path)
     deployment.reach("charge")
     with deployment.opened("confidential") as connection:
@@ -226,7 +226,7 @@ def renumbered() -> Files:
 
 
 def a_year_older() -> Files:
-    """A grown person's birthday, in a household that is not truncated: of no cell's business."""
+    """A grown person's birthday, in a household that is not truncated, which changes no cell."""
     sizes = {row["MAFID"]: int(row["FINAL_POP"]) for row in census()["units"]}
 
     def birthday(rows: list[dict[str, str]]) -> None:
@@ -290,11 +290,12 @@ def another_race() -> Files:
 
 @pytest.mark.prove
 def test_one_record_changed_is_a_draw_and_a_charge_of_its_own(drawn: Drawn, tmp_path: Path) -> None:
-    """Were the noise the same for both, the difference of two publications would be the change itself.
+    """If the noise were the same for both, the difference of two publications would be the change itself.
 
-    It is another one for every run and level, not only where the record counts: were one cell's kept, the difference
-    of the others would not matter. Equal values are then chance: at σ = 12 and more (PH1_denom: σ = 6), 1 in 42. So
-    half of the 16 or 28 values of a level are, once in 10⁹ draws, and all three of the levels with fewer, in 37,000.
+    The noise differs for every run and level, not only where the record counts: if one cell's noise stayed the same,
+    the difference of the others would not matter. Equal values then occur by chance: at σ = 12 and more (PH1_denom: σ =
+    6), 1 in 42. So half of the 16 or 28 values of a level are equal once in 10⁹ draws, and all three of the levels with
+    fewer, once in 37,000.
     """
     again = drawn.taken_on(tmp_path, files=another_race())
     before = noise(drawn.deployment)
@@ -372,8 +373,8 @@ def test_another_parameter_is_a_draw_and_a_charge_of_its_own(
 
 @pytest.mark.prove
 def test_another_threshold_that_truncates_nothing_more_is_another_draw(drawn: Drawn, tmp_path: Path) -> None:
-    """τ above every household's size changes no count, and still the noise, as Δ follows from τ; and the version, as an
-    equal one would show that no household has more persons than the lower τ."""
+    """τ above every household's size changes no count, but it does change the noise, as Δ follows from τ; and the
+    version, because an equal one would show that no household has more persons than the lower τ."""
     counts, versions, draws = [], [], []
     for threshold in (30, 40):
         runs = {"PH2": {"truncation": threshold, "budget": {"state_*": 1}}}
@@ -392,7 +393,7 @@ def test_another_threshold_that_truncates_nothing_more_is_another_draw(drawn: Dr
 
 
 class Killed(BaseException):
-    """No error that anybody handles."""
+    """An error that no code handles."""
 
 
 def dies(*_: Any, **__: Any) -> None:
@@ -418,7 +419,7 @@ def test_a_run_that_dies_between_charge_and_settlement_is_taken_up_with_the_same
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The key that was committed to is the one that is drawn with, whatever was written before."""
+    """The draw uses the committed key, regardless of earlier writes."""
     deployment = copied(counted, tmp_path, custody=custody)
     deployment.run("charge")
     (entry,) = deployment.ledger
@@ -453,7 +454,7 @@ def test_an_ephemeral_key_is_kept_nowhere_and_what_was_drawn_with_it_is_still_pu
     assert again.ledger == ledger
 
 
-# What cannot be declared of a dataset
+# Forbidden declarations of a dataset
 
 
 @pytest.mark.parametrize(

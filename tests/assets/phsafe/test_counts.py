@@ -1,4 +1,4 @@
-"""The truncated join, the exact counts and the truncation report, against the run table told in plain Python."""
+"""The truncated join, the exact counts and the truncation report, against the run table in plain Python."""
 
 import random
 from collections.abc import Iterator
@@ -173,7 +173,7 @@ def test_equal_records_are_distinct_persons(session: Session, equals: int) -> No
 
 @pytest.mark.deep
 def test_equal_records_are_not_kept_or_dropped_together(session: Session) -> None:
-    # Were equal records to stand side by side in the order, a third person could never come between them.
+    # If equal records stood side by side in the order, a third person could never come between them.
     kept = []
     for key in range(1, 30):
         twins, other = [Person(key, QAGE=10)] * 2, Person(key, QAGE=11)

@@ -1,4 +1,4 @@
-"""The gates of an S-DHC release: they find what was altered by hand or drawn by a wrong mechanism, and block it.
+"""The gates of an S-DHC release: they find alterations by hand and draws by a wrong mechanism, and block them.
 
 A release is published once. Every test alters its stored tables with DuckDB itself, past every safeguard, and evaluates
 every gate; then it makes the publication alone again. Afterwards the deployment's files are put back. Other tests put a
@@ -49,7 +49,7 @@ RUNS: dict[str, Any] = {
     "PH7": {"truncation": 4, "budget": {"state_*": "1/10"}},
     "PH8_denom": {"budget": {"state_*": "1/10"}},
 }
-"""Few runs, but both that a derived file is made from."""
+"""Few runs, but both sources of a derived file."""
 
 CONFIDENTIAL = "confidential.town__s_dhc"
 AFTER_THE_CHARGE = ("noisy_measurements", "postprocessed", "tables", "publication")
@@ -99,9 +99,9 @@ TABLES = {"estimates_of_the_measurements", "tables_as_made"}
 
 @dataclass(frozen=True)
 class Broken:
-    """What somebody alters, and the gates that fail then: exactly these.
+    """An alteration, and exactly the gates that fail then.
 
-    A further case fails no gate that the others do not fail together.
+    A further case fails only gates that the other cases fail together.
     """
 
     name: str
@@ -245,7 +245,7 @@ def test_every_gate_is_a_blocking_check_that_one_of_these_fails(escrowed: PHSafe
 
 @pytest.mark.deep
 def test_tables_that_agree_with_forged_statistics_of_their_sources_do_not_pass(escrowed: PHSafeDeployment) -> None:
-    """Who trusts that no name of a table is larger than PH2 finds nothing missing: not even the gates of the audit."""
+    """A reader who trusts that no name of a table is larger than PH2 misses nothing; even the gates of the audit do."""
     executes(*(f"DELETE FROM finished_{name}" for name in ("ph4", "ph7", "ph8")))(escrowed)
     forge_file(escrowed.context.warehouse.path(Zone.PUBLIC), {("PH2", "PH8"): ("PH2", "PH2")})
     close_waiting()
@@ -273,7 +273,7 @@ def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: 
 
 @pytest.mark.prove
 def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ephemeral: PHSafeDeployment) -> None:
-    """Exact counts in place of measurements: chi-square sees what no key can be asked about any more."""
+    """Exact counts in place of measurements: chi-square still shows it when no key is left to check against."""
     with ephemeral.opened() as connection:
         connection.execute(f"ATTACH '{ephemeral.root}/warehouse/confidential.duckdb' AS confidential (READ_ONLY)")
         connection.execute(
@@ -324,7 +324,7 @@ def test_what_is_declared_afterwards_is_not_what_was_published(
 
 @pytest.mark.deep
 def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: PHSafeDeployment) -> None:
-    """Exact counts as a further parent of the finished tables, as a careless hand would add them."""
+    """Exact counts as a further parent of the finished tables, as a careless change would add them."""
     careless = escrowed.definitions.map_resolved_asset_specs(
         func=lambda spec: (
             spec.merge_attributes(deps=[escrowed.key("counts")]) if spec.key == escrowed.key("tables") else spec
@@ -335,7 +335,7 @@ def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: PHSafeDeploym
 
 @pytest.mark.prove
 def test_a_whole_run_puts_right_what_was_altered(escrowed: PHSafeDeployment) -> None:
-    """The stages are made anew from the source: nothing altered by hand survives them, and nothing is charged."""
+    """The stages are made again from the source: no alteration survives, and nothing is charged."""
     before, ledger = escrowed.published(), escrowed.ledger
     for case in BROKEN:
         if case.name in {"a count", "the truncated join", "the version of the counts", "a measurement"}:
@@ -391,7 +391,8 @@ def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(
     escrowed: PHSafeDeployment,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of either no statistic of one release could tell. The stage draws wrongly; the gate draws from the same key."""
+    """No statistic of a single release could show either fault. The stage draws wrongly; the gate draws from the same
+    key."""
 
     def make(
         method: PHSafeMethod, session: Session, draw: Draw[Inputs], custody: Custody, ledger: Ledger
@@ -423,14 +424,14 @@ def store_one_variance(method: PHSafeMethod, session: Session, batches: Iterator
 def test_a_variance_that_is_not_the_noises_is_stopped(
     escrowed: PHSafeDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Measurements that state another variance are not those that are declared, whatever is asked of them."""
+    """Measurements that state another variance are not the declared ones."""
     monkeypatch.setattr(GridCounts, "store", store_one_variance)
     stopped_when_drawn_anew(escrowed, {"measured_once", "noise_as_declared", *DRAW})
 
 
 @pytest.mark.prove
 def test_a_region_left_out_is_stopped_before_it_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of the same counts made again by the gate: what cells there are to be follows from the declaration."""
+    """Also if the gate makes the same counts again: the set of cells follows from the declaration."""
     right = phsafe_method.counts_recipe
 
     def without_a_region(session: Session, joined: Table, cells: pa.Table) -> Recipe:
@@ -466,7 +467,7 @@ def stopped_when_drawn_anew(escrowed: PHSafeDeployment, gates: set[str]) -> None
 
 
 def stopped(deployment: PHSafeDeployment, at: str, gates: set[str], run: Sequence[str] = TO_PUBLICATION) -> None:
-    """The run fails at the checks of a stage: what follows it is not made, and nothing is published."""
+    """The run fails at the checks of a stage: no later stage is made, and nothing is published."""
     before = deployment.published()
     stages = [stage for stage in run if stage != "plan"]
     result = deployment.run(*stages, raise_on_error=False)

@@ -1,4 +1,4 @@
-"""The parameters of a PHSafe release: what its tables say, and what its plan states, without any data."""
+"""The parameters of a PHSafe release: the contents of its tables and the figures of its plan, without any data."""
 
 import csv
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""Whole S-DHC releases, from source files to publication, against counts, noise and posteriors of the test's own.
+"""Whole S-DHC releases, from source files to publication, against independent counts, noise and posteriors.
 
-The test counts the rows that the files were written from (`oracle`), draws again from the custody's key, and works
-estimates out from the published measurements. None of the project's SQL or post-processing takes part. What is released
-in which cells is written down here a second time.
+The test counts the rows that the files were written from (`oracle`), draws again from the custody's key, and derives
+estimates from the published measurements, without the project's SQL or post-processing. The released cells are written
+down here a second time.
 """
 
 import csv
@@ -74,7 +74,8 @@ AVERAGES: dict[str, tuple[str, str, int, dict[int, tuple[list[int], list[int]]]]
     "PH5": ("PH4", "PH5_denom", 2, {1: ([2, 3], [1]), 2: ([2], [1]), 3: ([3], [1])}),
     "PH8": ("PH7", "PH8_denom", 1, {1: ([2, 3, 4], [2, 3]), 2: ([2, 3], [2]), 3: ([4], [3])}),
 }
-"""Finished tables of averages: persons, units, the least plausible total, and the cells that each cell divides."""
+"""Finished tables of averages: persons, units, the least plausible total, and by cell, the cells of the numerator and
+of the denominator."""
 
 Key = tuple[str, str, str, int]
 """Region type, region, iteration and cell."""
@@ -300,12 +301,12 @@ def rows_of(case: Case, name: str, delimiter: str = ",") -> list[dict[str, str]]
 
 
 def separator(case: Case) -> str:
-    """What separates the columns of measurements; one case declares the format of the production system."""
+    """The separator of the columns of measurements; one case declares the format of the production system."""
     return "," if case.gaussian else "|"
 
 
 def measurements(case: Case, name: str) -> dict[Key, dict[str, str]]:
-    """A measurement file by its cells; none may be there twice."""
+    """A measurement file by its cells; no cell may occur twice."""
     found = {}
     for row in rows_of(case, f"{name.lower()}_measurements", separator(case)):
         key = (row["REGION_TYPE"], row["REGION_ID"], row["ITERATION_CODE"], int(row[f"{name.upper()}_DATA_CELL"]))
@@ -366,7 +367,7 @@ def test_a_measurement_file_has_the_columns_of_production_and_the_declared_separ
 
 
 def test_every_group_and_cell_that_is_released_is_measured_once_and_no_other(published: Case) -> None:
-    """Zeros too: which cells there are does not depend on the census, in which many are empty."""
+    """Zeros too: the set of cells does not depend on the census, in which many are empty."""
     for name, source in published.measured_files.items():
         cells = list(DERIVED[name][1]) if name in DERIVED else CELLS[source]
         levels = [level for run, level in published.budgets if run == source]
@@ -412,13 +413,13 @@ def test_the_parameters_are_those_declared(published: Case) -> None:
 
 
 def drawn(case: Case, run: str, level: str, cells: list[int]) -> NDArray[np.int64]:
-    """Measurements less the recounted exact counts of a run at a level."""
+    """Measurements minus the recounted exact counts of a run at a level."""
     rows = measurements(case, run)
     return np.array([int(rows[key]["COUNT"]) - case.counts[(run, level, *key)] for key in case.keys(run, level, cells)])
 
 
 def test_truncation_leaves_persons_out_of_this_census(of_production: Case) -> None:
-    """Or a release without truncation would pass all else."""
+    """Otherwise a release without truncation would pass all other tests."""
     truncated = of_production.counts
     untruncated = replace(of_production, truncation=dict.fromkeys(of_production.truncation, 999)).counts
     runs = {key[0] for key in truncated if truncated[key] != untruncated[key]}
@@ -466,7 +467,7 @@ def test_the_published_variance_is_the_discrete_distributions_own(published: Cas
 
 @pytest.mark.prove
 def test_noise_of_small_variance_does_not_have_the_variance_of_the_continuous_one(cases: Cases) -> None:
-    """So that publishing σ² itself would be found out."""
+    """So a release that published σ² itself would be noticed."""
     case = cases(hardly_any_noise)
     assert 0 < variance(case, "PH1_denom", "state_*") < Decimal("1e-100")
     assert Decimal(measurements(case, "PH1_denom")["STATE", "44", "*", 1]["VARIANCE"]) == 0
@@ -540,7 +541,7 @@ def posterior(case: Case, run: str, level: str, noisy: int, cells: int) -> NDArr
 
 
 def test_counts_and_their_intervals_are_what_the_measurements_say(published: Case) -> None:
-    """The posterior by enumeration: its mean, and for the interval a set of 90% that none of its ends could leave."""
+    """The posterior by enumeration: its mean, and for the interval a set of 90% that needs both of its ends."""
     equal = published.deployment.release.declaration.interval.value == "equal_tailed"
     for name in [name for name in published.products if name in COUNTS]:
         run, last, sums = COUNTS[name]
@@ -577,9 +578,9 @@ def test_averages_are_plausible_and_no_greater_than_what_truncation_keeps(publis
 
 @pytest.mark.deep
 def test_with_hardly_any_noise_the_finished_tables_are_those_of_the_census(cases: Cases) -> None:
-    """Noise has σ = 0.7 for persons: none of some 400 counts is out by 6 or more but in one draw of 10^13.
+    """Noise has σ = 0.7 for persons: one of some 400 counts is off by 6 or more in one draw of 10^13 only.
 
-    A table with another denominator, another sum or another state's records is out by much more.
+    A table with another denominator, another sum or another state's records is off by much more.
     """
     case = cases(hardly_any_noise)
 
@@ -697,7 +698,7 @@ def test_a_synthetic_dataset_is_said_to_be_so_and_no_other(published: Case) -> N
 
 
 def test_no_key_of_a_unit_leaves_the_confidential_zone(published: Case) -> None:
-    """Neither as text in a published file, nor as a value in Parquet, nor in any table of the public zone."""
+    """No key is text in a published file, a value in Parquet, or a value in any table of the public zone."""
     shown = [content.decode("utf-8", "replace") for content in published.deployment.published().values()]
     shown += [pd.read_parquet(path).to_csv() for path in published.deployment.release.folder.glob("*.parquet")]
     with published.deployment.opened() as connection:

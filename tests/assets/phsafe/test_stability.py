@@ -1,10 +1,9 @@
 """The stability of the truncated join (Lemma 6), by an adversarial search that also catches programs without it.
 
-A *world* is a small census and a neighbour of it: one person more or fewer, and with the person up to two unit
-records taken away or put in, anywhere (a unit whose attributes change is one taken away and one put in). Lemma 6
-bounds the change of the join by 2τ + 2; its proof bounds it more finely, by 2 + kτ where k unit records differ. Worlds
-are tried many at a time, side by side in one census, each with keys and a state of its own. Seeds are fixed, so
-nothing here alarms by chance.
+A *world* is a small census and a neighbor of it: one person more or fewer, and with the person up to two unit records
+removed or added, anywhere (a unit whose attributes change is one removed and one added). Lemma 6 bounds the change of
+the join by 2τ + 2; its proof bounds it more tightly, by 2 + kτ where k unit records differ. Worlds are tried many at a
+time, side by side in one census, each with keys and a state of its own. Seeds are fixed, so there are no false alarms.
 """
 
 import random
@@ -41,7 +40,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 @dataclass(frozen=True)
 class World:
-    """A census and its neighbour: what both have, and what only one has."""
+    """A census and its neighbor: their common records, and the records of only one."""
 
     persons: tuple[Person, ...]
     person: Person
@@ -88,7 +87,7 @@ def first_world(source: random.Random, units_changed: int) -> World:
 
 
 def mutated(world: World, source: random.Random) -> World:
-    """The world with one thing other than it was; as many unit records differ between the neighbours."""
+    """The world with one change, and the same number of unit records that differ between the neighbors."""
     persons, units = list(world.persons), list(world.units)
     match source.randrange(8):
         case 0 | 1:
@@ -131,7 +130,7 @@ def side_by_side(session: Session, sides: list[tuple[tuple[Unit, ...], tuple[Per
 
 
 def changes(session: Session, worlds: list[World], seed: int) -> list[dict[str, int]]:
-    """By world and run that joins, how many records the neighbours' truncated joins differ by."""
+    """By world and run that joins, the number of records by which the neighbors' truncated joins differ."""
     truncation = thresholds(THRESHOLD)
     before = side_by_side(session, [world.before for world in worlds], seed).joined_records(truncation)
     after = side_by_side(session, [world.after for world in worlds], seed + 1).joined_records(truncation)
@@ -147,8 +146,8 @@ def changes(session: Session, worlds: list[World], seed: int) -> list[dict[str, 
 def search(session: Session, seed: int, unit_records: tuple[int, ...] = (0, 1, 2)) -> dict[tuple[str, int], int]:
     """The greatest change found, by run and number of unit records that differ; ends once a run's Δ is exceeded.
 
-    Every goal, a run and a number of unit records, has lines of worlds. A line goes on with a mutation of its world, or
-    of a better one of another line, if the run's join then changes at least as much.
+    Every goal, a run and a number of unit records, has lines of worlds. A line continues with a mutation of its world,
+    or of a better one of another line, if the run's join then changes at least as much.
     """
     source = random.Random(seed)
     goals = [(run, count) for run in DIFFERENT for count in unit_records for _ in range(LINES)]
@@ -199,7 +198,7 @@ def test_no_neighbour_changes_a_count_of_units_by_more_than_two(session: Session
     )
 
 
-# Wrong programs, and the search that finds them out
+# Wrong programs, and the search that notices them
 
 JOIN = "phsafe/truncated_join"
 UNIQUE = "coalesce(repeated.{{ run | id }}, 1) = 1 AND ("

@@ -1,4 +1,5 @@
-"""What a release is expected to take: it follows from declarations, grows with size, and warns before a launch."""
+"""The expected time and memory of a release: they follow from declarations, grow with size, and warn before a
+launch."""
 
 import json
 from dataclasses import replace
@@ -65,7 +66,7 @@ def _method(component: ReleaseComponent, dataset: Any) -> Method[Any, Any, Any]:
 
 @cache
 def _declared() -> dict[str, Method[Any, Any, Any]]:
-    """How each release of the demonstration is made."""
+    """The method of each release of the demonstration."""
     datasets, releases = load_declarations(dg.ComponentTree.for_project(Path(orchestration.__file__).parent))
     known = {each.name: each for each in datasets}
     return {each.named: _method(each, dataset_of(each.declaration, known)) for each in releases}
@@ -162,7 +163,7 @@ def test_memory_that_no_job_has_shown_is_stated_as_the_least() -> None:
 
 
 def test_jobs_are_measured_whose_numbers_do_not_grow_as_their_records_do() -> None:
-    """Otherwise no fit could tell what a number adds. Fails for: the same levels at all sizes."""
+    """Otherwise no fit could separate numbers from records. Fails for: the same levels at all sizes."""
     for kind in MEASURED_NUMBERS:
         per_record = []
         for case in list_cases(kind):
@@ -173,7 +174,7 @@ def test_jobs_are_measured_whose_numbers_do_not_grow_as_their_records_do() -> No
 
 
 def test_the_page_says_whether_numbers_count_in_what_was_measured() -> None:
-    """The sentence goes when jobs were measured that tell numbers from records."""
+    """The sentence disappears once jobs were measured that separate numbers from records."""
     counted = any(
         getattr(slopes, quantity).number
         for slopes in measured_slopes().values()
@@ -323,7 +324,7 @@ def test_this_machine_is_known_also_where_its_folders_are_not_made_yet(tmp_path:
 
 
 def test_no_disk_of_this_machine_is_too_small_for_databases_in_a_lake(tmp_path: Path) -> None:
-    """Fails for: a warning of the disk of STIRRED_HOME, on which no database of a lake lies."""
+    """Fails for: a warning about the disk of STIRRED_HOME, which holds no database of a lake."""
     of_databases = replace(KNOWN, warehouse=Slope(2.0**60, 0, 0))
     for in_lake in (False, True):
         found = replace(this_machine(tmp_path, tmp_path, in_lake=in_lake), memory=2**60, cores=2)

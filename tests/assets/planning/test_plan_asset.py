@@ -1,4 +1,4 @@
-"""The asset `plan`: what its page shows, what it stores, and what it refuses, before there are any data."""
+"""The asset `plan`: its page, its stored tables, and its refusals, before there are any data."""
 
 from base64 import b64decode
 from pathlib import Path
@@ -56,7 +56,7 @@ class Planner:
         )
 
     def page(self, machine: Machine | None = None, **asked: Any) -> dict[str, Any]:
-        """The metadata of what is asked, without a run."""
+        """The metadata of a request, without a run."""
         found = plan_metadata(self.plan_of(PlanRequest(**asked)), None, self.ledger, asked.get("records"), machine)
         return {name: getattr(value, "value", value) for name, value in found.items()}
 

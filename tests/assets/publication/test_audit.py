@@ -1,4 +1,4 @@
-"""The audit finds what does not hold, says what could not be checked, and tells nothing confidential."""
+"""The audit finds violations, names the claims that it could not check, and reveals nothing confidential."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def test_what_was_altered_is_found_and_named(published: Deployment[Any], tmp_pat
 def test_a_table_of_a_publication_that_is_gone_fails_and_no_error_of_duckdb_is_shown(
     published: Deployment[Any],
 ) -> None:
-    """Fails for: a release that is only half made, which passes for one that could not be checked."""
+    """Fails for: a half-made release that counts as one that could not be checked."""
     with published.opened() as connection:
         connection.execute("DROP TABLE noisy_measurements; DROP TABLE product_tenure_by_county")
     record = audited(published)
@@ -114,7 +114,8 @@ def findings(record: dict[str, Any], name: str) -> list[tuple[str, str]]:
 def test_what_lies_beside_the_publications_is_named_if_it_does_not_follow_from_them(
     published: Deployment[Any], tmp_path: Path
 ) -> None:
-    """Nobody signs the catalog: it fails if links to elsewhere, or a table of no publication, pass for the office's."""
+    """The catalog is not signed: the check fails if links to elsewhere, or a table of no publication, pass for the
+    office's."""
     folder = published.release.published
     text = (folder / "index.html").read_text()
     (folder / "index.html").write_text(text.replace(published.release.name, "elsewhere", 1))
@@ -172,7 +173,7 @@ def test_a_folder_that_cannot_be_read_is_named(published: Deployment[Any]) -> No
 @deep_cases(1)
 @pytest.mark.parametrize("what", ["a terabyte", "a pipe"])
 def test_what_somebody_put_in_the_place_of_files_is_not_read_to_its_end(published: Deployment[Any], what: str) -> None:
-    """Fails for: an audit, and a publication, that wait for ever, or take all memory."""
+    """Fails for: an audit, and a publication, that wait forever, or use up all memory."""
     folder = published.release.published
     for path in (folder / "index.html", folder / PUBLIC_KEY):
         if what == "a pipe":
@@ -194,7 +195,7 @@ def test_what_somebody_put_in_the_place_of_files_is_not_read_to_its_end(publishe
 def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_deleted_is_named(
     published: Deployment[Any],
 ) -> None:
-    """Of releases that are declared no longer, too. Fails for: believing that settled draws have no key."""
+    """Also of releases that are no longer declared. Fails for: the belief that settled draws have no key."""
     context, draws = published.context, ["0" * 64, "1" * 64]
     charged = published.ledger[0].parse_specification()
     for draw_id in draws:
@@ -205,7 +206,7 @@ def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_dele
     assert findings(audited(published), "keys_deleted") == [("holds", said)]
     assert findings(audited(published), "keys_deleted") == [("holds", "")]
     assert context.custody.list_keys() == {draws[1]}, "which can still be made"
-    # A folder in its place, which cannot be deleted as a file.
+    # A folder in its place, which cannot be deleted like a file.
     (published.root / "custody" / "ephemeral" / f"{draws[0]}.key").mkdir()
     record = audited(published)
     ((verdict, said),) = findings(record, "keys_deleted")
@@ -219,7 +220,7 @@ def test_keys_that_killed_processes_left_are_deleted_and_one_that_cannot_be_dele
 
 
 def test_a_publication_that_was_removed_is_missed(published: Deployment[Any]) -> None:
-    """Fails for an audit that compares no edition any more once a record of one is damaged."""
+    """Fails for an audit that stops comparing editions once the record of one is damaged."""
     shutil.rmtree(published.release.folder)
     record = audited(published)
     assert record["verdict"] == "could not be checked"
@@ -234,7 +235,7 @@ def test_a_publication_that_was_removed_is_missed(published: Deployment[Any]) ->
 
 
 def test_what_the_pages_show_is_compared_with_the_ledger(published: Deployment[Any]) -> None:
-    """A table that lags behind is told from one that shows what never was."""
+    """The check distinguishes a table that lags behind from one that shows a state that the ledger never had."""
     published.run("ledger", "composition")
     assert findings(audited(published), "shown_as_charged") == [("holds", "")]
     with published.opened() as connection:
@@ -283,7 +284,7 @@ def test_a_composition_of_a_population_that_is_not_declared_is_compared_too(publ
 
 @pytest.mark.prove
 def test_a_draw_that_is_no_longer_repeated_is_named(published: Deployment[Any]) -> None:
-    """Its records are gone: nobody can repeat it, and the audit does not say that everything holds."""
+    """Its records are gone, so the draw cannot be repeated, and the audit does not report that everything holds."""
     write_csv(published.root / "units.csv", households(90))
     assert published.run(*to_publication(published.context.method)).success
     record = audited(published)
@@ -342,7 +343,7 @@ def test_releases_without_a_draw_are_open_and_withdrawn_ones_too(tmp_path: Path)
 
 @pytest.mark.deep
 def test_nothing_confidential_is_in_a_report(published: Deployment[Any], tmp_path: Path) -> None:
-    """Neither with everything in order nor with the confidential records altered. Keys are not in it either."""
+    """Neither if all is in order nor if the confidential records were altered. The report has no keys either."""
     key = (published.root / "custody" / "master.key").read_text().strip()
     with published.opened("confidential") as connection:
         connection.execute(f"UPDATE village.units SET county = '{SECRET}' WHERE serial = 17")
