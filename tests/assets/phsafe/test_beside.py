@@ -27,7 +27,7 @@ PHSafeDeployment = Deployment[PHSafeRelease]
 
 
 def in_two_counties() -> Files:
-    """A small census in two counties: all in one county of each state, swapping counties would change nothing."""
+    """A small census in two counties of each state; within a single one, swapping counties would change nothing."""
 
     def counties(rows: list[dict[str, str]]) -> None:
         for number, row in enumerate(rows):

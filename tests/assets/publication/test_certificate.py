@@ -151,7 +151,7 @@ class _Text(HTMLParser):
 
     @property
     def said(self) -> str:
-        """The text, and the addresses that links lead to."""
+        """The text, and the addresses of links."""
         return "\n".join([self.text, *(str(attributes.get("href", "")) for _, attributes in self.tags)])
 
 
@@ -188,7 +188,8 @@ def _missing(certificate: Certificate) -> list[tuple[Any, ...]]:
 
 
 def _texts(fact: str | int | float) -> tuple[str, ...]:
-    """How the page may write a fact. What each kind of number looks like is decided in one place of the template."""
+    """The forms in which the page may write a fact. One place of the template decides the form of each kind of
+    number."""
     if isinstance(fact, float):
         return (*(f"{fact:,.{places}f}" for places in (2, 4, 6)), certificate_module._shown(fact))
     return (f"{fact:,}" if isinstance(fact, int) else fact,)
@@ -495,7 +496,7 @@ def test_links_lead_to_places_of_the_page_to_files_of_the_publication_and_to_pap
 
 
 def test_the_published_schema_describes_every_value() -> None:
-    """A field without a description is a constant, an address, a list, or a part that is described where it is."""
+    """A field without a description is a constant, an address, a list, or a part that is described in its own place."""
     parts = [json.loads(schema()), *json.loads(schema())["$defs"].values()]
     fields = {name: field for part in parts for name, field in part.get("properties", {}).items()}
     assert len(fields) > 60
@@ -589,7 +590,7 @@ def test_what_a_deployment_does_not_declare_is_said_not_to_be_declared() -> None
 
 
 def test_variables_are_named_in_words_and_the_appendix_has_their_names() -> None:
-    """The specification that the ledger holds has names, as an appendix shows; everything before it has words."""
+    """The specification in the ledger has names, which an appendix shows; everything before it has words."""
     text = _page(massachusetts()).text
     before, appendix = text.split("Appendix: exact numbers and names")[-2:]
     assert "persons_per_household" not in before.replace("persons_per_household_by", "")
@@ -598,7 +599,8 @@ def test_variables_are_named_in_words_and_the_appendix_has_their_names() -> None
 
 
 def test_a_certificate_states_the_loss_of_a_contributor_beside_the_loss() -> None:
-    """Two copies: ε of one household twice, in the list of losses and in the unit's answer. Without copies, nothing."""
+    """Two copies: ε of one household twice, in the list of losses and in the unit's answer. Without copies, no such
+    loss."""
     certificate = massachusetts()
     twice = replace(certificate, specification=certificate.specification.with_copies(2))
     assert _missing(twice) == []

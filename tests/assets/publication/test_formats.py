@@ -1,4 +1,4 @@
-"""SDMX, PX and JSON-stat files have every cell of the CSV file, for readers that others wrote."""
+"""SDMX, PX and JSON-stat files have every cell of the CSV file, as independent readers show."""
 
 import csv
 import json
@@ -185,7 +185,7 @@ def require_same_cells(folder: Path, table: PublishedTable) -> None:
 @deep_cases(1)
 @pytest.mark.parametrize("kind", [pytest.param(name, marks=mark(name)) for name in KINDS])
 def test_every_format_has_every_cell_of_the_csv_for_other_readers(kind: str, tmp_path: Path) -> None:
-    """It fails for figures in another order, a total taken for a missing value, or a place without its county."""
+    """The test fails for figures in another order, a total taken for a missing value, or a place without its county."""
     deployment = KINDS[kind].build(tmp_path / "release")
     deployment.reach(*to_publication(deployment.context.method))
     folder = tmp_path / "files"
@@ -256,7 +256,7 @@ def decode(code: str) -> str:
 
 
 LINE_ENDS_OF_SDMX1 = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-"""Where this reader takes a line of a CSV file to end, even within quotes; others do not."""
+"""The characters at which this reader ends a line of a CSV file, even within quotes; other readers do not."""
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=f"\0{LINE_ENDS_OF_SDMX1}"), max_size=8)
 
 
@@ -268,7 +268,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=f"\0
 def test_any_code_comes_back_from_every_format(
     release: Release, tmp_path_factory: pytest.TempPathFactory, texts: list[str]
 ) -> None:
-    """It fails if two codes have the same id, or a code has that of a total or of a missing value."""
+    """The test fails if two codes have the same id, or a code has the id of a total or of a missing value."""
     cells = [(text, kind, False, *FIGURES, False, text) for text in texts for kind in ("a", text)]
     rows = [
         *dict.fromkeys(cells),
@@ -328,7 +328,7 @@ def test_errors_belong_to_their_figure_in_its_unit(release: Release, tmp_path: P
 
 
 def test_structures_of_two_releases_have_names_of_their_own(release: Release, tmp_path: Path) -> None:
-    """An agency has one data structure of an id and version: it fails if the name is that of the table alone."""
+    """An agency has one data structure per id and version: the test fails if the name is the table's alone."""
     folder = write_rows(tmp_path, release, [("A", "a", False, *FIGURES, False, "x")])
     for name in ("counts.sdmx.csv", "counts.sdmx.xml"):
         assert f"OFFICE.STATS:DF_{release.schema.upper()}__COUNTS(2.0.0)" in (folder / name).read_text()
@@ -397,7 +397,8 @@ def parents(folder: Path) -> dict[str, tuple[str, str]]:
 
 
 def test_places_of_levels_lie_in_the_places_above_them(release: Release, tmp_path: Path) -> None:
-    """A place's code begins with a county's, and an area's with a state's, in which they do not lie."""
+    """A place's code begins with a county's, and an area's with a state's, but they do not lie in that county or
+    state."""
     rows = [
         *(("Nation", "", "All", 9), ("State", "01", "One", 5), ("State", "02", None, 4), ("County", "01001", "C", 5)),
         *(("Place", "0100100", "P", 1), ("Area", "0100", "R", 2), ("County", "03001", "Lost", 0)),
@@ -455,7 +456,7 @@ def test_what_is_too_large_for_a_format_is_left_out_with_a_sentence(
 
 
 def test_a_table_without_rows_is_published_without_further_formats(release: Release, tmp_path: Path) -> None:
-    """No population group may be large enough for its table: a refusal would come after the charge."""
+    """Perhaps no population group is large enough for its table: a refusal would come after the charge."""
     with fill(tmp_path / "warehouse", STORED, []).session(reads=[Zone.PUBLIC], folder=tmp_path) as session:
         left_out = write(session, tmp_path / "files", [COUNTS], release)
     assert left_out == tuple(f"counts is not there as {name}: it has no rows." for name in ("JSON-stat", "PX", "SDMX"))

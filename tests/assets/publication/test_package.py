@@ -124,7 +124,7 @@ def test_the_parquet_file_has_the_same_rows_in_the_same_order(counts: Warehouse,
 def test_parquet_has_the_double_nearest_to_each_decimal(
     fill: Fill, tmp_path: Path, kind: str, texts: Sequence[str]
 ) -> None:
-    """A cast of the decimal itself, as DuckDB has it, misses some of each kind in the last bit, because the digits or
+    """A cast of the decimal itself, as DuckDB does it, misses some of each kind in the last bit, because the digits or
     the power of ten are inexact in doubles; pandas would load an object."""
     table = fill(f"id INTEGER, value {kind}", list(enumerate(map(Decimal, texts))))
     columns = (PublishedColumn("id", "integer"), PublishedColumn("value", "decimal"))
@@ -154,7 +154,7 @@ def test_files_are_listed_with_their_true_size_and_hash(counts: Warehouse, tmp_p
 
 
 ORDERS = {
-    # With equal rows, so that no key tells them apart.
+    # With equal rows, which no key distinguishes.
     (
         "nullif('c' || hash(i) % 5000, 'c7') AS county, (hash(i) % 3)::INTEGER AS tenure, "
         "(hash(i) % 977)::BIGINT AS count"
@@ -204,8 +204,9 @@ def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_o
 
 
 def test_rows_of_a_join_are_sorted_even_if_they_seem_to_be_in_order(fill: Fill) -> None:
-    """Fails for: the order in which they came once. With several threads and row groups, it is another one the
-    next time; whoever writes the public zone can put a view that joins, or one of it, in the place of a table."""
+    """Fails for: the order of a single read. With several threads and row groups, the order differs the next time; an
+    attacker who can write to the public zone can replace a table with a view that joins, or with a view of such a
+    view."""
     warehouse = fill("county VARCHAR, tenure INTEGER, count BIGINT", COUNTS)
     name = TENURE.text
     with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -286,7 +287,7 @@ def test_every_reader_reads_the_csv_back_unchanged(
 
 
 def test_numbers_in_lists_are_written_as_those_in_columns(tmp_path: Path) -> None:
-    """Whatever the texts of the key are. Wrong programs: quotes, signs or zeros left out; columns exchanged."""
+    """For all texts of the key. Wrong programs: quotes, signs or zeros left out; columns exchanged."""
     folder, rows = tmp_path / "warehouse", [(text, -number) for number, text in enumerate([*AWKWARD, "\r", "#1"])]
     folder.mkdir(mode=0o700)
     with duckdb.connect(str(folder / "public.duckdb")) as connection:
@@ -362,7 +363,7 @@ def test_awkward_names_of_columns_and_folders_are_kept(fill: Fill, tmp_path: Pat
     ],
 )
 def test_a_table_that_is_not_as_declared_is_not_written(fill: Fill, tmp_path: Path, columns: str, words: str) -> None:
-    """Parquet would store a HUGEINT as a float, and an undeclared column may be one that nobody meant to publish."""
+    """Parquet would store a HUGEINT as a float, and an undeclared column may not be meant for publication."""
     (tmp_path / "out").mkdir()
     with (
         fill(columns, []).session(reads=[Zone.PUBLIC]) as session,
@@ -459,7 +460,7 @@ def test_lists_are_not_packed_on_when_another_file_cannot_be_written(
         raise OSError("disk full")
 
     class Packing(ThreadPoolExecutor):
-        """Not the pool of the other files, which ends before it is too late to read on."""
+        """A pool of its own: the pool of the other files ends before it is too late to read on."""
 
         def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
             ending.set()
@@ -658,7 +659,7 @@ def test_the_lines_of_the_readme_read_every_code_as_text(
 def test_the_readme_names_files_in_which_a_spreadsheet_would_find_formulas(
     fill: Fill, tmp_path: Path, name: str, code: str | None, named: bool
 ) -> None:
-    """It fails if publications without such texts, or without any text, get another README, and so another data
+    """The test fails if publications without such texts, or without any text, get another README, and so another data
     version."""
     columns = (PublishedColumn(name, "string", required=False), PublishedColumn("count", "integer"))
     table = _tenure(columns=columns, primary_key=(name,))
@@ -720,7 +721,8 @@ def test_totals_are_marked_in_a_column_of_their_own_and_come_first(fill: Fill, t
 
 
 def test_a_catalog_finds_every_file_with_its_hash_license_and_publisher(counts: Warehouse, tmp_path: Path) -> None:
-    """What DCAT-AP asks for follows from the data package alone. Addresses begin with the folder if one is given."""
+    """The requirements of DCAT-AP follow from the data package alone. Addresses begin with the folder if one is
+    given."""
     files = _write(counts, tmp_path / "out", [_tenure()])
     office = {"authority": "Office", "contact": "data@office.example", "license": "CC-BY-4.0"}
     package = data_package(_release(Publisher.model_validate(office)), [_tenure()], files, 3, CREATED)

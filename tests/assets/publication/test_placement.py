@@ -1,4 +1,4 @@
-"""The target folder always holds a complete publication, the new one or the old one, whatever happens."""
+"""The target folder always holds a complete publication, the new one or the old one, even after errors and kills."""
 
 import errno
 import fcntl
@@ -89,8 +89,8 @@ def _read(folder: Path) -> dict[str, bytes] | None:
 
 @contextmanager
 def _placing(target: Path, kept_as: str | None = None) -> Iterator[Path]:
-    """The folder to write a publication into, private as a warehouse's are. Without `kept_as`, the publication is of
-    the edition that the present one is of."""
+    """The folder to write a publication into, private like a warehouse's. Without `kept_as`, the publication belongs to
+    the edition of the present one."""
     with (
         TemporaryDirectory(dir=target.parents[2]) as private,
         place_folder(target, Path(private), lambda present: kept_as) as folder,
@@ -261,7 +261,7 @@ def test_editions_are_kept_where_there_are_no_hard_links(target: Path, monkeypat
 
 
 def test_a_publication_is_brought_from_another_disk(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing but folders in one file system can be renamed. Other errors are no reason to copy."""
+    """Only folders in one file system can be renamed. Other errors are no reason to copy."""
     rename, refused = Path.rename, errno.EXDEV
 
     def rename_beside(path: Path, other: Path) -> Path:
@@ -305,7 +305,7 @@ def test_no_link_is_followed_where_a_publication_is_brought_from_another_disk(
 
 @pytest.mark.parametrize("closed", ["editions", "editions/1"])
 def test_editions_that_cannot_be_read_are_not_lost(target: Path, closed: str) -> None:
-    """Fails for: a walk that passes over such a folder, so that the next publication lacks it."""
+    """Fails for: a walk that skips such a folder, so that the next publication lacks it."""
     _place(target, FIRST)
     _place(target, OLD, kept_as="1")
     (target / closed).chmod(0)
@@ -387,7 +387,8 @@ def test_anything_else_at_the_target_is_refused(target: Path) -> None:
 
 @pytest.mark.parametrize("where", ["editions", "editions/1", "editions/1/key", "table.csv", "."])
 def test_a_link_is_refused_and_what_it_leads_to_stays_as_it_is(target: Path, tmp_path: Path, where: str) -> None:
-    """Whoever may write to the published folder could otherwise open the custody to everyone, or publish its keys."""
+    """Otherwise an attacker who may write to the published folder could open the custody to everyone, or publish its
+    keys."""
     custody = tmp_path / "custody"
     custody.mkdir(mode=0o700)
     (custody / "master.key").write_text("secret")
@@ -432,8 +433,8 @@ def test_a_link_that_is_planted_while_a_publication_is_written_is_not_followed(
 
 
 def test_a_hard_link_opens_nothing(target: Path, tmp_path: Path) -> None:
-    """Fails for: files that get their modes in place, where somebody can have exchanged the folder since it was
-    verified. A hard link looks like a file, and leads to a file of the deployment on the same disk."""
+    """Fails for: files that get their modes in place, where the folder may have been exchanged since it was verified. A
+    hard link looks like a file, and leads to a file of the deployment on the same disk."""
     (key := tmp_path / "source.csv").write_text("records")
     key.chmod(0o600)
 
@@ -450,7 +451,7 @@ def test_a_hard_link_opens_nothing(target: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_is_never_written_through_a_planted_link(tmp_path: Path) -> None:
-    """As it was, the master key was overwritten with the public key and opened to everyone."""
+    """In an earlier version, the master key was overwritten with the public key and opened to everyone."""
     key = tmp_path / "master.key"
     key.write_text("secret")
     key.chmod(0o600)
@@ -502,7 +503,7 @@ def test_a_folder_that_is_removed_before_its_lock_is_held_is_made_again(
 
 
 def test_a_publication_that_is_withdrawn_while_others_are_copied_is_left_out(target: Path, tmp_path: Path) -> None:
-    """Fails for: a copy that fails because a folder that it listed first is gone."""
+    """Fails for: a copy that fails because a folder listed earlier is gone."""
     published, copied = target.parent.parent, tmp_path / "copied"
     withdrawn = published / f"{target.parent.name}_too" / "counties"
     for each in (target, withdrawn):

@@ -1,4 +1,4 @@
-"""A published release: what its certificate says of the budget, and what is found if its files are altered."""
+"""A published release: its certificate's account of the budget, and the findings if its files are altered."""
 
 import json
 import shutil
@@ -87,7 +87,7 @@ def test_beside_an_unreadable_ledger_the_files_are_verified_and_the_ledgers_page
 def test_a_certificate_tells_the_total_after_its_charge_from_that_at_publication(
     published: Deployment[Any],
 ) -> None:
-    """The first never changes. The second counts what was charged in between, whichever release it was for."""
+    """The first never changes. The second counts every charge in between, for any release."""
     first = certificate(published)["ledger"]
     assert first["total_after_this_charge"] == first["total_at_publication"] == epsilon("3/2")
     charge_elsewhere(published, published.release.dataset.name, 7)
@@ -121,7 +121,7 @@ def test_what_is_published_is_what_the_custody_signed(published: Deployment[Any]
 def test_gates_and_files_read_one_state_of_the_tables(
     published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can show the gates other tables than the files: all that is read is opened once."""
+    """No attacker can show the gates other tables than the files: all tables are opened once."""
     opened, session = [], Warehouse.session
 
     def noting(
@@ -204,7 +204,7 @@ def test_a_charge_beyond_the_cap_after_the_gates_ends_the_publication(
 def test_a_withdrawal_while_the_first_edition_is_placed_removes_it(
     published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The certificate was written already, and nothing is in place yet that the withdrawal could find."""
+    """The certificate is written already, but no publication is in place yet that the withdrawal could find."""
     release, ledger = published.release, published.context.ledger
     remove(release.folder)
     with ThreadPoolExecutor(1) as other:
@@ -270,7 +270,7 @@ def test_nothing_forged_passes_who_may_write_publications_and_dagsters_events(pu
 def test_a_signed_folder_in_the_wrong_place_is_found(
     published: Deployment[Any], field: str, value: dict[str, Any], says: str
 ) -> None:
-    """Whoever may write publications may exchange them: each was signed, but for another place."""
+    """An attacker who may write publications may exchange them: each was signed, but for another place."""
     folder = published.release.folder
     path = folder / "certificate.json"
     path.write_text(json.dumps(certificate(published) | {field: value}))
@@ -290,8 +290,8 @@ def evaluate(deployment: Deployment[Any], stage: str, name: str) -> dg.AssetChec
 
 
 def test_reports_by_hand_and_wiped_records_hide_no_earlier_state(published: Deployment[Any]) -> None:
-    """Fails for: a check that ends with a KeyError, compares nothing then, or believes the checksums of anyone
-    who can launch."""
+    """Fails for: a check that ends with a KeyError, then compares nothing, or believes the checksums of any user who
+    can launch."""
     key = published.release.key("publication")
     published.run("publication")
     for metadata in ({}, {"SHA256SUMS": group_digits("0" * 64)}):
@@ -305,7 +305,7 @@ def test_reports_by_hand_and_wiped_records_hide_no_earlier_state(published: Depl
 
 
 def test_a_replay_says_which_draw_it_repeated(published: Deployment[Any]) -> None:
-    """The ledger's page would otherwise show no replay at all, or that of another draw."""
+    """Otherwise the ledger's page would show no replay at all, or the replay of another draw."""
     draw_stage = published.context.method.draw_stage
     assert evaluate(published, draw_stage, REPLAY).passed
     shown = read_last_replays(published.instance, [published.release.key(draw_stage)])
@@ -315,7 +315,7 @@ def test_a_replay_says_which_draw_it_repeated(published: Deployment[Any]) -> Non
 def test_the_remedy_of_a_missing_charge_says_that_a_launch_charges(
     published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A changed declaration is launched on this advice. As of all other checks, it was promised to cost nothing."""
+    """Users launch a changed declaration on this advice. Wrong program: it promises a launch at no charge."""
     monkeypatch.setattr(Reading, "find_reservation", lambda *_: None)
     with pytest.raises(dg.Failure, match="charge_present: no ledger entry for draw") as refused:
         require_gates(published.context)
@@ -333,7 +333,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.deep
 def test_what_is_no_signed_edition_of_the_release_is_never_replaced(published: Deployment[Any]) -> None:
-    """It could be an edition that a new one must keep, or a publication of a version that did not sign."""
+    """The folder could be an edition that a new one must keep, or a publication by a version that did not sign."""
     folder = published.release.folder
     (folder / "SHA256SUMS.sig").unlink()
     record = certificate(published)
@@ -389,8 +389,8 @@ def test_a_planted_edition_stops_another_publication_of_the_same_draw_too(publis
 def test_files_that_are_exchanged_while_they_are_put_in_place_are_not_published(
     published: Deployment[Any], monkeypatch: pytest.MonkeyPatch, exchanged: str, named: str
 ) -> None:
-    """Whoever can write to the folder of publications. Fails for: signing what lies there, believing whatever is
-    signed, and recording an edition that is not put in place."""
+    """By an attacker who can write to the folder of publications. Fails for: signing the files that lie there,
+    believing any signature, and recording an edition that is not put in place."""
     folder, move = published.release.folder, placement._move
 
     def move_and_exchange(source: Path, arriving: Path) -> None:

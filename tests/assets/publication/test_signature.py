@@ -57,7 +57,7 @@ def folder(tmp_path: Path, custody: Custody) -> Path:
 
 
 def verified(folder: Path, key: Path) -> Result:
-    """What `stirred verify` says."""
+    """The output of `stirred verify`."""
     return CliRunner().invoke(main, ["verify", str(folder), "--key", str(key)])
 
 
@@ -69,7 +69,7 @@ def key_file(tmp_path: Path, custody: Custody) -> Path:
 
 
 FORGING = os.fsdecode(b"x\nIntact, and signed with the key of somebody\x1b[2K\xff")
-"""A name of a file that would add a line to what is said, delete one, or cannot be written in UTF-8."""
+"""A file name that would add a line to the output, delete one, or cannot be written in UTF-8."""
 
 
 def test_no_name_of_a_file_forges_what_is_said(folder: Path, key_file: Path) -> None:
@@ -121,7 +121,7 @@ def _other_sums(folder: Path) -> None:
 
 
 def _linked(folder: Path) -> None:
-    """The same content now, and whatever the attacker wants later."""
+    """The same content now, and any other content later, as the attacker likes."""
     (folder / "table.csv").rename(folder.parent / "table.csv")
     (folder / "table.csv").symlink_to(folder.parent / "table.csv")
 
@@ -242,7 +242,7 @@ def test_what_cannot_be_read_is_named(folder: Path, key_file: Path, custody: Cus
 
 
 def test_a_file_of_a_terabyte_is_not_read_to_its_end(folder: Path, key_file: Path, custody: Custody) -> None:
-    """Which costs whoever makes it nothing, and whoever hashes it minutes, or all memory."""
+    """Such a file costs its maker nothing, and a program that hashes it minutes, or all memory."""
     listed = {"resources": [{"path": "table.csv", "bytes": (folder / "table.csv").stat().st_size}]}
     (folder / "datapackage.json").write_text(json.dumps(listed))
     sign(folder, custody)

@@ -1,4 +1,4 @@
-"""Claims about the time stamp in a certificate: what it says, and that it shows a ledger that was set back."""
+"""Claims about the time stamp in a certificate: its contents, and that it reveals a ledger that was set back."""
 
 import json
 import shutil
@@ -66,7 +66,7 @@ def verified(folder: Path, *options: object) -> tuple[int, str]:
 def test_a_certificate_has_the_stamp_of_the_ledgers_head_and_anyone_can_verify_it(
     context: ReleaseContext[Any], authority: Authority, tmp_path: Path
 ) -> None:
-    """Fails for: a stamp of the release's own entry, one for each publication, and one that nobody compares."""
+    """Fails for: a stamp of the release's own entry, one for each publication, and one that is never compared."""
     folder = context.release.folder
     assert verified(folder, "--authority", authority.root)[1].endswith("it has no time stamp\n")
     charge_elsewhere(context)
@@ -149,7 +149,7 @@ def test_the_audit_finds_a_ledger_that_was_set_back_with_its_anchor(
 
 
 def test_the_audit_verifies_every_stamp(context: ReleaseContext[Any], made: Deployment[Any], tmp_path: Path) -> None:
-    """Those of withdrawn releases too."""
+    """Stamps of withdrawn releases too."""
     publish(context)
     unset = "2 time stamps were not verified, because STIRRED_TIME_AUTHORITY_ROOT names no certificate."
     assert find(context, time_authority_root="")["time_stamps"] == ("could not be checked", unset)

@@ -1,4 +1,4 @@
-"""What is withdrawn is gone, to the last byte; what was charged stays charged; and no draw of it is made again."""
+"""A withdrawn release is gone, to the last byte; its charges stay charged; and its draw is never made again."""
 
 import shutil
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def left(root: Path) -> set[str]:
-    """The schemas and releases whose canaries are left in any file."""
+    """The schemas and releases whose canaries remain in any file."""
     contents = [path.read_bytes() for path in root.rglob("*") if path.is_file()]
     names = {f"{name}{release}" for name in ("village", "village_two") for release in ("", "__a", "__b")}
     return {name for name in names if any(f"{CANARY}{name}-end".encode() in content for content in contents)}
@@ -113,8 +113,8 @@ def test_the_ledger_says_who_withdrew_what_and_every_charge_stays(ledger: Ledger
 
 @pytest.mark.prove
 def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp_path: Path) -> None:
-    """As after a kill: the ledger's entry is there, and some of the rest. Fails for a program that leaves what a
-    killed removal of a retabulation left, which is charged nothing."""
+    """As after a kill: the ledger's entry is there, and some of the rest. Fails for a program that keeps the leftovers
+    of a killed removal of a retabulation, which has no charge."""
     half = tmp_path / "published" / "village" / ".places.arriving"
     half.mkdir()
     with ledger.warehouse.session(writes=Zone.PUBLIC) as session:
@@ -135,7 +135,7 @@ def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp
 def test_a_withdrawal_whose_compaction_failed_is_completed_although_nothing_was_charged(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails for: refusing a name of which only bytes in a database are left, or were left by a run meanwhile."""
+    """Fails for: refusing a name of which a database holds only bytes, from before or from a run meanwhile."""
     warehouse, compact = ledger.warehouse, Warehouse.compact
 
     def write() -> None:
@@ -237,7 +237,7 @@ def test_a_withdrawn_release_is_not_made_or_published_again_but_another_draw_of_
     withdraw(context.ledger, published, "village", "noisy", "Ann")
     assert "was withdrawn in ledger entry 3" in made.refusal()
     for name in ("public.duckdb", "confidential.duckdb"):
-        # Somebody kept the tables.
+        # A copy of the tables was kept.
         shutil.copy(made.root / "kept" / name, made.root / "warehouse" / name)
     with pytest.raises(UnchargedDrawError, match="was withdrawn"):
         make_draw(method, context.warehouse, context.custody, context.ledger)
@@ -246,11 +246,11 @@ def test_a_withdrawn_release_is_not_made_or_published_again_but_another_draw_of_
     assert not folder.exists()
     decision = preflight_metadata(assess(method, context.warehouse, context.custody, context.ledger))["decision"]
     assert decision.startswith("The ledger would refuse it: the draw was withdrawn in ledger entry 3")
-    # Somebody kept the files, too, whose signature is still right.
+    # A copy of the files was kept, too, whose signature is still right.
     shutil.copytree(made.root / "kept_files", folder)
     problems = publication_problems(published, "village", "noisy", context.custody, context.ledger)
     assert problems == ["edition 1 is signed, but was withdrawn in entry 3"]
-    # A withdrawal that was killed leaves them, too. The next publication does not keep them as an earlier edition.
+    # A killed withdrawal leaves them, too. The next publication does not keep them as an earlier edition.
     other = KINDS["laplace tables"].build(made.root, guess=1)
     other.reach(*to_publication(method))
     assert publication_problems(published, "village", "noisy", context.custody, context.ledger) == []

@@ -1,8 +1,8 @@
-"""What versions and seals of exact counts are of, besides the counts themselves.
+"""The contents of versions and seals of exact counts, besides the counts themselves.
 
-Versions are in certificates and in Dagster's event log, and are of the rules by which values are counted as others, or
-not at all. Were they the same with another bound, every reader would know that no record lies between the two, which
-nobody charged. Seals are of all parameters that the counts follow from.
+Versions are in certificates and in Dagster's event log, and cover the rules by which values are counted as others, or
+not at all. If they were the same with another bound, every reader would know that no record lies between the two
+bounds, and this knowledge would not be charged. Seals cover all parameters from which the counts follow.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a release publishes can be written side by side, or the release is refused before anything runs."""
+"""The tables and files of a release can be written side by side, or the release is refused before anything runs."""
 
 from collections.abc import Sequence
 from pathlib import Path

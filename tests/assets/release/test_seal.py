@@ -1,5 +1,5 @@
-"""Seals of large tables, whose content version is noted: it is computed again if anything but the seal's own rows, in
-their order, is stored."""
+"""Seals of large tables, whose content version is noted: the version is computed again unless the stored rows are the
+seal's own, in their order."""
 
 from pathlib import Path
 from unittest.mock import patch
@@ -20,7 +20,7 @@ MADE_OF = {"cef": "a"}
 
 @pytest.fixture
 def sealed(tmp_path: Path) -> tuple[Warehouse, Custody]:
-    """Two tables, sealed as large ones: `others` has what somebody would like to be taken for `counts`."""
+    """Two tables, sealed as large ones: `others` has rows that an attacker would like to pass for `counts`."""
     warehouse, custody = Warehouse(folder=str(tmp_path / "warehouse")), Custody(folder=str(tmp_path / "custody"))
     with (
         patch("assets.release.seal.LARGE", 3),
@@ -51,7 +51,7 @@ def test_the_noted_content_version_is_that_of_the_rows_and_is_not_computed_again
 
 
 def test_a_seal_of_an_earlier_version_holds_for_its_rows_alone(sealed: tuple[Warehouse, Custody]) -> None:
-    """It covers the table and the content version, but not the note of their order. Refused, it would be the end of a
+    """Such a seal covers the table and the content version, but not the note of their order. Refusing it would end a
     draw whose key is gone."""
     warehouse, custody = sealed
     with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -96,8 +96,8 @@ def test_a_seal_of_an_earlier_version_holds_for_its_rows_alone(sealed: tuple[War
 def test_a_noted_content_version_stands_for_no_other_rows(
     sealed: tuple[Warehouse, Custody], change: str, remains: bool
 ) -> None:
-    """A wrong program believes the version that is noted, or a second seal that is not of these tables, or computes the
-    content in full where a note was altered, and does not miss the note."""
+    """A wrong program believes the noted version, or a second seal that belongs to other tables, or computes the
+    content in full where a note was altered, without reporting the note."""
     warehouse, custody = sealed
     names = {"counts": COUNTS, "others": OTHERS, "label": LABEL, "other_label": OTHER_LABEL}
     texts = {name: table.text for name, table in names.items()}

@@ -1,4 +1,5 @@
-"""Tables of published microdata for further places: exact sums, uncharged, and of nothing that cannot be believed."""
+"""Tables of published microdata for further places: sums are exact and uncharged, and only of publications that can be
+believed."""
 
 import csv
 import json
@@ -103,7 +104,7 @@ def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(
         table = read_table(folder, name.lower())
         assert set(table) == every
         assert {place: row[cell] for place, row in table.items()} == {place: counts[name][place] for place in every}
-    # Of a small town, the noise may leave none of one kind.
+    # In a small town, the noise may leave no record of one kind.
     assert sum(number for of_table in counts.values() for number in of_table.values()) > 0
     record = json.loads((folder / "certificate.json").read_text())
     schema = json.loads((folder / "certificate.schema.json").read_text())
@@ -147,7 +148,7 @@ def test_each_place_has_the_sums_of_its_records_and_nothing_is_charged(
 
 
 def find_unlike_editions(deployment: Deployment[Any]) -> list[str]:
-    """What an audit says of editions that are not there as they were published."""
+    """An audit's findings about editions that differ from their published state."""
     context = deployment.context
     record = audit([], context.nodes, context.ledger, deployment.release.published, "2026-01-01")
     found = [each for each in record["findings"] if each["name"] == "editions"]
@@ -158,8 +159,8 @@ def find_unlike_editions(deployment: Deployment[Any]) -> list[str]:
 def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_again(
     town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails for a program that reads whatever files lie there: the altered file is well-formed. Told apart from
-    one that verifies files, and reads what somebody put there since."""
+    """Fails for a program that reads any files it finds: the altered file is well-formed. Fails for a program that
+    verifies files, but reads files put there afterwards."""
     path = town.release.folder / "persons.parquet"
     original = path.read_bytes()
     pq.write_table(pq.read_table(path).slice(1), path)
@@ -208,10 +209,10 @@ def test_a_publication_that_cannot_be_believed_is_not_counted_nor_published_agai
 def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks_like_one(
     town: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails for a program that drops the tables of whatever release has the certificate of a retabulation, be it
-    signed for another release or dataset, which whoever can write to the published folder can put there; from one that
-    leaves a retabulation that a run was publishing for the first time; and from one that, killed, leaves its tables for
-    ever."""
+    """Fails for a program that drops the tables of any release with the certificate of a retabulation, even if signed
+    for another release or dataset, which an attacker who can write to the published folder can put there; for one that
+    leaves a retabulation that a run was publishing for the first time; and for one that, killed, leaves its tables
+    forever."""
     town.run_assets(*keys(*STAGES), checks=False)
     folder, ledger = town.release.published / "town" / "places", town.context.ledger
     for name in ("copied", "altered", "foreign"):
@@ -250,7 +251,7 @@ def test_a_withdrawal_takes_the_retabulation_with_it_and_nothing_that_only_looks
 
 @pytest.mark.prove
 def test_a_file_of_blocks_is_refused_without_its_codes(town: Deployment[Any]) -> None:
-    """Fails for: districts without the blocks whose zeros a spreadsheet took, which nobody would notice."""
+    """Fails for: districts without the blocks whose zeros a spreadsheet removed, an error that would go unnoticed."""
     block = sorted(read_blocks(town))[0]
     for text, rule in (
         ('BLOCK20,district\n{0},a\u202eb\n{0},"a\nb"\n{0}\n', "3 of 3 lines do not have two codes"),
@@ -333,7 +334,7 @@ def test_after_another_draw_the_earlier_edition_stays_beside_the_new_one(town: D
 
 
 def test_the_places_of_the_demonstration_have_names_and_its_districts_are_made_of_its_blocks(tmp_path: Path) -> None:
-    """Wrong program: a census whose blocks or places have other codes than the file and the names. Districts are no
+    """Wrong program: a census whose blocks or places have other codes than the file and the names. Districts are not
     places of the spine."""
     folder = PROJECT / "orchestration" / "defs" / "two_counties"
     profile = yaml.safe_load((folder / "profile" / "defs.yaml").read_text("utf-8"))["attributes"]["geographies"]
