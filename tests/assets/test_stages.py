@@ -1,4 +1,4 @@
-"""What a stage refuses is a sentence, with what follows from it; what it does not expect is a stack trace."""
+"""A stage reports its refusals in a sentence, with the consequences; unexpected errors show a stack trace."""
 
 import dagster as dg
 import pytest

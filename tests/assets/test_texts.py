@@ -1,4 +1,4 @@
-"""What a person writes is shown as it is: it becomes no entry, link or picture of ours, and no code of a terminal."""
+"""Texts written by people are shown unchanged: they become no entry, link or picture of ours, and no terminal code."""
 
 import json
 import re
@@ -267,7 +267,7 @@ def test_the_terminal_shows_no_codes_in_a_refusal(error: Exception) -> None:
 
 
 def test_commands_print_only_by_what_leaves_out_codes() -> None:
-    """It fails for a new command that prints with click itself."""
+    """The test fails for a new command that prints with click itself."""
     folder = Path(cli.__file__).parent
     printing_modules = {
         path.stem for path in folder.glob("*.py") if re.search(r"click\.s?echo\(|(?<!\.)\bprint\(", path.read_text())
@@ -299,7 +299,7 @@ def list_descriptions(definitions: dg.Definitions) -> Iterator[tuple[str, str]]:
 @deep_cases(1)
 @pytest.mark.parametrize("name", deep_but(["laplace tables"], KINDS))
 def test_no_declared_text_becomes_markup_on_the_pages_of_assets_and_jobs(name: str, tmp_path: Path) -> None:
-    """It fails for a description of an asset, a column or a job that takes over a declared text as it is."""
+    """The test fails for a description of an asset, a column or a job that takes over a declared text unchanged."""
     words = {"title": MARKS, "description": f"{MARKS}\n\n- {MARKS}"}
     deployment = KINDS[name].build(tmp_path / "a", dataset=words, **words)
     require_plain(list_descriptions(deployment.definitions))

@@ -1,7 +1,7 @@
-"""The counts of PHSafe in plain Python, and small censuses against which to test the SQL.
+"""PHSafe's counts, computed independently in plain Python, and small censuses for comparison with the SQL.
 
-The oracle reads the run table row by row and record by record. It shares only the text behind a person's digest with
-the SQL.
+The oracle reads the run table row by row and record by record. It shares only the text of a person's digest with the
+SQL.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ from resources.warehouse import Recipe, Session
 
 
 class Unit(NamedTuple):
-    """An occupied unit of a married couple by default."""
+    """A unit; an occupied one of a married couple unless said otherwise."""
 
     MAFID: int
     RTYPE: str = "2"
@@ -36,7 +36,7 @@ class Unit(NamedTuple):
 
 
 class Person(NamedTuple):
-    """A householder of 40 by default."""
+    """A person; a householder of 40 unless said otherwise."""
 
     MAFID: int
     PERSON_RTYPE: str = "3"
@@ -70,7 +70,7 @@ def thresholds(threshold: int) -> dict[str, int | None]:
 
 @dataclass
 class Census:
-    """Units and persons in the CEF of a warehouse, and the tables that Stirred makes from them."""
+    """Units and persons in the CEF of a warehouse, and Stirred's results for them."""
 
     session: Session
     units: Sequence[Unit]
@@ -92,7 +92,7 @@ class Census:
     def release(
         self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]] = ()
     ) -> PHSafeRelease:
-        """A stand-in for a release, with the tables' addresses and some of the design only."""
+        """A stand-in for a release, with only the tables' addresses and a part of the design."""
         pairs = set(released)
         ordered = [(run, level, 0) for run in RUNS for level in run.levels if (run.name, level) in pairs]
         design = SimpleNamespace(states=self.states, thresholds=truncation, released=ordered)
@@ -134,7 +134,7 @@ class Census:
     def counts(
         self, truncation: Mapping[str, int | None], released: Iterable[tuple[str, Level]] = ALL_RELEASED
     ) -> dict[tuple[Any, ...], int]:
-        """The exact counts by run, level, region, iteration and cell; no cell may occur twice."""
+        """The exact counts by run, level, region, iteration and cell; no cell may be there twice."""
         rows = self.write(truncation, released).to_pylist()
         assert [row.pop("draw_order") for row in rows] == list(range(len(rows)))
         counted = {tuple(row[name] for name in _CELL): row["count"] for row in rows}
@@ -155,7 +155,7 @@ _CELL = ("run", "level", "region_type", "region_id", "iteration_code", "data_cel
 def random_census(
     session: Session, units: int, persons: int, seed: int, states: Sequence[str] = ("01", "02"), keys: int = 0
 ) -> Census:
-    """Records of independent codes, without any consistency: every rule meets every combination."""
+    """Records of independent, inconsistent codes: every rule meets every combination."""
     random = np.random.default_rng(seed)
     keys = keys or units
 
@@ -256,7 +256,7 @@ def iterations(race: str, hispanic: str) -> list[str]:
 
 
 def truncated(persons: Sequence[Person], threshold: int) -> list[Person]:
-    """The kept persons of one unit: the first by SHA-256 of their record and of its number among equal records."""
+    """The persons of one unit that are kept: the first by SHA-256 of their record and of its number among equals."""
     seen: Counter[Person] = Counter()
     ranked = []
     for person in persons:

@@ -18,7 +18,7 @@ GROUPS = 500
 
 
 def drawn(counts: int, **households: Any) -> tuple[SafeTabHMethod, list[Batch], list[Batch]]:
-    """A method, exact counts that are all the same, and what it draws of them."""
+    """A method, exact counts that are all the same, and the method's draw from them."""
     _, h = safetab_components(households=households)
     release = h.release(examples.of_files("town"), Path("published"))
     assert isinstance(release, SafeTabHRelease)

@@ -51,7 +51,7 @@ def counts(
     measured: Collection[tuple[str, int]],
     groups: Sequence[tuple[str, str, str]] | None = None,
 ) -> dict[tuple[Any, ...], int]:
-    """The counts as Stirred makes them; no cell may be there twice, or be 0."""
+    """The counts as Stirred makes them; no cell may occur twice, or be 0."""
     named = None
     if groups is not None:
         columns = ("region_type", "region_id", "iteration_code")
@@ -330,7 +330,7 @@ def refuse(
     counted: Counted = Counted.PERSONS,
     states: Sequence[str] = ("01",),
 ) -> str:
-    """The sentence with which records are refused; empty if they are not."""
+    """The sentence with which records are refused; empty if they are accepted."""
     try:
         release = examples.counting_release(dataset, counted, examples.code_lists(TOY), [], states)
         require_countable_records(session, release)

@@ -63,7 +63,7 @@ def persons_of(deployment: Deployment[Any]) -> ReleaseContext[SafeTabPRelease]:
 
 @pytest.fixture
 def put_back(made: Deployment[Any]) -> Iterator[None]:
-    """Whatever a test does to the stored tables of either release is undone."""
+    """Restore the stored tables of both releases after a test."""
     kept = made.context.warehouse.path(Zone.PUBLIC).read_bytes()
     yield
     made.context.warehouse.path(Zone.PUBLIC).write_bytes(kept)
@@ -85,7 +85,7 @@ OWN = {"measured_once", "noise_as_declared", "detail_as_declared", "suppression_
 
 
 def draw(session: Session, release: SafeTabPRelease, design: SafeTabPDesign) -> None:
-    """Store what a program would draw that took this design for the declared one."""
+    """Store the draw of a program that took this design for the declared one."""
     wrong = replace(release, design=design)
     batches = list(measure_batches(session, wrong, GroupNoise(design.measured, KEY)))
     write_measurements(session, wrong, iter(batches))
@@ -224,7 +224,7 @@ def test_altered_groups_are_not_charged(made: Deployment[Any], alteration: str) 
     with made.opened() as connection:
         connection.execute(f"UPDATE population_groups SET {alteration}")
     entries = len(made.ledger)
-    # Counted first: altered groups could be put back before the charge.
+    # Counted first, because altered groups could be put back before the charge.
     for stage in ("counts", "charge"):
         assert "the stored tables of stage population_groups are not those that the stage wrote" in made.refusal(stage)
     assert len(made.ledger) == entries
@@ -232,14 +232,14 @@ def test_altered_groups_are_not_charged(made: Deployment[Any], alteration: str) 
 
 @pytest.mark.usefixtures("put_back")
 def test_groups_of_other_thresholds_are_not_charged(made: Deployment[Any]) -> None:
-    """Whoever materializes the charge alone, after the thresholds were changed, has groups in the details of before."""
+    """If only the charge is materialized after the thresholds changed, the groups still have the earlier details."""
     changed = safetab_deployment(made.root, releases="h", households={"thresholds": OTHER_THRESHOLDS})
     assert "the stored tables of stage" in changed.refusal("charge")
 
 
 @pytest.mark.prove
 def test_households_need_the_publication_of_persons_as_it_was_signed(made: Deployment[Any]) -> None:
-    """Fails for a program that verifies the files, and reads what somebody put there since."""
+    """Fails for a program that verifies the files, and then reads other files put in their place."""
     folder = release_of_persons(made).folder
     file = folder / "t1.parquet"
     kept, verify = file.read_bytes(), asset.publication_problems

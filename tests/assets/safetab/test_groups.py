@@ -1,4 +1,4 @@
-"""What must be known before a charge: the groups of households from published totals, and that there are regions."""
+"""Requirements before a charge: the groups of households from published totals, and that there are regions."""
 
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def test_groups_do_not_depend_on_thresholds_of_tables_that_are_not_measured(ware
 
 
 def test_groups_of_other_thresholds_are_not_taken_over() -> None:
-    """The seal of the groups covers what they follow from, with the thresholds of all measured lines."""
+    """The seal of the groups covers everything that determines them, with the thresholds of all measured lines."""
     both = {"budgets": {"TRACT 2 T3": 1, "TRACT 2 T4": 1}}
     seals = [
         declared(**both, thresholds={"TRACT 2 T3": [40, 80, 160], "TRACT 2 T4": [least]})[1].counted_with
@@ -77,7 +77,7 @@ def test_groups_of_other_thresholds_are_not_taken_over() -> None:
     ("region_types", "refused"), [(["TRACT", "PR-TRACT"], ""), (["TRACT"], "PR"), (["PR-TRACT"], "US")]
 )
 def test_a_run_without_any_region_is_refused(warehouse: Warehouse, region_types: list[str], refused: str) -> None:
-    """A file of a state under a declaration for Puerto Rico would be charged, and nothing would be measured."""
+    """Otherwise a file of a state under a declaration for Puerto Rico would be charged, without any measurement."""
     release = declared(budgets={"TRACT 2 T3": 1})[0]
     rows = [{"region_type": each, "number": 0, "region_id": "72001000100"} for each in region_types]
     with warehouse.session(writes=Zone.PUBLIC) as session:

@@ -1,4 +1,4 @@
-"""What the gates of SafeTab take for impossible, for both noises and for suppression with any declared chance."""
+"""The noise that SafeTab's gates consider impossible, for both noises and for suppression with any declared chance."""
 
 from dataclasses import replace
 from decimal import Decimal

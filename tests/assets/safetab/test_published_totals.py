@@ -49,7 +49,7 @@ def test_a_file_of_totals_gives_the_groups_and_counts_of_the_release_that_publis
     for name in ("GRF-C.txt", "household-records.txt"):
         (tmp_path / "alone" / name).write_bytes((tmp_path / "both" / name).read_bytes())
     rows = [tuple(row[name] for name in TOTALS) for row in t1]
-    # Groups of a state that is not declared, of a tract without a unit, and of an iteration that there is not.
+    # Groups of an undeclared state, of a tract without a unit, and of an iteration that does not exist.
     measured = next(row[2] for row in rows if row[1] == "STATE")
     more = [("09", "STATE", measured, 5), ("01001999999", "TRACT", measured, 500), ("1", "USA", "0000", 7)]
     totals = write_totals(tmp_path / "pop-group-totals.txt", [*more, *reversed(rows)])

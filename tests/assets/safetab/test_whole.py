@@ -1,7 +1,7 @@
 """The whole of SafeTab-P and SafeTab-H without noise, from records to files, against the oracle of the tests.
 
-Noise that is always 0 takes the place of the draw's. A chance of suppression of 1/2 gives the cut-off 0, which is what
-the specification says of an algorithm without noise.
+Noise that is always 0 takes the place of the draw's. A chance of suppression of 1/2 gives the cut-off 0, as in the
+specification of an algorithm without noise.
 """
 
 from collections import Counter
@@ -167,7 +167,7 @@ def check_whole(
 
 
 def check_errors(session: Session, release: SafeTabPRelease, lists: Lists) -> None:
-    """Compare the tables in words with T1 and T2, and their errors with the noise of what was added up."""
+    """Compare the tables in words with T1 and T2, and their errors with the noise of the summed cells."""
     rows = {name: session.rows("warehouse/all", source=release.public(name)) for name in ("t1", "t2")}
     sizes = Counter(row[:3] for row in rows["t2"] if row[3] != "*")
     measured = {(each.region_type.value, each.level): each for each in release.design.measured}

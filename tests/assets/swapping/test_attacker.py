@@ -101,7 +101,7 @@ def guesses(deployment: Deployment, unit: Mapping[str, Any], version_keys: Seque
 
 @dataclass(frozen=True)
 class Attack:
-    """What the first attacker has: everything that is shown, and his guesses for every candidate."""
+    """The first attacker's knowledge: everything that is shown, and his guesses for every candidate."""
 
     shown: set[str]
     deployment: Deployment
@@ -233,7 +233,7 @@ def imitated(root: Path, key: str, exchanged: bool) -> set[str]:
 
 @pytest.mark.prove
 def test_guessed_keys_do_not_distinguish_candidates_of_one_universe(victim: Deployment, tmp_path: Path) -> None:
-    """His runs share the same hashes with the victim's for both candidates: those of the invariants only."""
+    """His runs share the same hashes with the victim's for both candidates: only the hashes of the invariants."""
     shown = hashes_shown(victim)
     common = [shown & imitated(tmp_path / str(exchanged), "00" * 32, exchanged) for exchanged in (False, True)]
     assert len(common[0]) > 1, "the invariants' versions at least are the same everywhere"

@@ -81,7 +81,7 @@ def test_a_charge_that_meets_the_cap_exactly_fits(tmp_path: Path) -> None:
 
 @pytest.mark.prove
 def test_without_distinct_records_in_a_stratum_nothing_is_charged(tmp_path: Path) -> None:
-    """b = 0 and ε = 0: every stratum holds only equal records, and swapping them changes nothing."""
+    """b = 0 and ε = 0: every stratum holds only equal records, and swapping them has no effect."""
     units = [
         {"serial": number, "region": "N", "county": "Avon", "size": 1 + number % 2, "tenure": "own"}
         for number in range(40)

@@ -97,6 +97,7 @@ def test_intervals_of_counts_of_20_and_more_cover_the_true_count_in_nine_of_ten_
             # Whole numbers: at 1%, many counts do not change at all, and intervals that contain a neighbor cover more.
             most = 0.95 if rate == "1/100" else 0.92
             assert 0.88 <= np.concatenate(covered).mean() <= most, rate
-            # The standard errors are the errors, over all counts of units together; of persons, few large units decide.
+            # The standard errors are the errors over all counts of units together; for persons, a few large units
+            # dominate.
             ratio = np.mean(np.concatenate(away) ** 2) / np.mean(np.concatenate(errors) ** 2)
             assert 0.75 <= ratio <= 1.33, rate

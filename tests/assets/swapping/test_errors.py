@@ -33,7 +33,7 @@ RATES, DRAWS = (Fraction(1, 3), Fraction(1, 2)), 3
 def test_every_draw_has_the_error_of_its_own_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, at_a_time: int
 ) -> None:
-    """However many draws are compared together, and with cells that only the swapped data have."""
+    """With any number of draws compared together, and with cells that only the swapped data have."""
     monkeypatch.setattr(utility, "_CELLS_AT_A_TIME", at_a_time)
     units = households(60)
     place = village(tmp_path, UNITS, units, PERSONS, members(units))

@@ -182,7 +182,7 @@ def test_households_are_alike_only_with_the_same_persons(tmp_path: Path) -> None
 def test_every_step_of_a_draw_has_randomness_of_its_own(
     town: Village, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The proofs of two stirs and of noise before take the steps as independent."""
+    """The proofs of two stirs and of noise before a swap assume independent steps."""
     used = []
 
     def recorded(key: bytes, label: str) -> RandomStream:

@@ -1,4 +1,4 @@
-"""The gates: whatever is altered by hand after a run, the right gates fail, and nothing is published.
+"""The gates: after any alteration by hand, the right gates fail, and nothing is published.
 
 A release is published once, and its folder is copied for every test. DuckDB alters the stored tables of the copy,
 bypassing every safeguard. Then every check is run, and only the publication is made again.
@@ -500,7 +500,7 @@ def test_a_swap_rate_changed_afterwards_is_not_the_one_charged(escrowed: Deploym
 
 
 def test_the_label_of_a_draw_has_no_further_column(escrowed: Deployment, tmp_path: Path) -> None:
-    """Fails for: the label's value compared, and whatever a column beside it carries left alone."""
+    """Fails for: a comparison of the label's value alone, which ignores any further column."""
     deployment = taken_on(escrowed, tmp_path)
     with deployment.opened() as connection:
         connection.execute("ALTER TABLE draw ADD COLUMN more BIGINT")
@@ -510,7 +510,7 @@ def test_the_label_of_a_draw_has_no_further_column(escrowed: Deployment, tmp_pat
 
 
 def test_a_value_outside_its_domain_is_found_in_either_margin(escrowed: Deployment, tmp_path: Path) -> None:
-    """Fails for: a gate that reads the domains of one margin alone, or that finds what was not altered."""
+    """Fails for: a gate that reads the domains of one margin alone, or that reports unaltered values."""
     deployment = taken_on(escrowed, tmp_path)
     (gate,) = (gate for gate in all_gates(deployment.context.method) if gate.name == "values_in_domain")
     assert gate.evaluate(deployment.context) == []
@@ -558,7 +558,7 @@ def a_record_lost(table: Contingency) -> Contingency:
 
 
 def swapped_across_strata(table: Contingency) -> Contingency:
-    """Give every record the swap values of the next record, whatever its stratum."""
+    """Give every record the swap values of the next record, from any stratum."""
     holding, swapped = np.repeat(table.holding, table.count), np.repeat(table.swap, table.count)
     strata = np.repeat(table.stratum, table.count)
     cells, count = np.unique(np.stack([strata, holding, np.roll(swapped, 20)]), axis=1, return_counts=True)

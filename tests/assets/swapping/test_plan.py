@@ -1,4 +1,4 @@
-"""Plans of swaps: real charges state what was planned for their b."""
+"""Plans of swaps: real charges agree with the plan for their b."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_a_charge_states_what_was_planned_for_its_b(tmp_path: Path, kind: str) -
 @pytest.mark.prove
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_plan_takes_b_from_the_published_edition(tmp_path: Path, kind: str) -> None:
-    """Except with a second stir, whose strata are others."""
+    """Except with a second stir, which has other strata."""
     deployment = small_deployment(tmp_path / "release", **KINDS[kind][0])
     deployment.reach(*TO_PUBLICATION)
     method = deployment.context.method

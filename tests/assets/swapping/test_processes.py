@@ -50,7 +50,7 @@ IN_CI = "once it is charged", "once the swapped data are written, before they ar
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
-    """What was found at each point, by custody; of those that CI tries, without the others."""
+    """The state found at each point, by custody; for a point that CI tries, the others are not run."""
 
     @cache
     def kill(custody: str, chosen: Sequence[str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""A release from recoded columns: ordinary columns for the mechanism, and another recode is never taken for the same.
+"""A release from recoded columns: they are ordinary columns to the mechanism, and different recodes stay distinct.
 
-`tests/assets/cef/test_recodes.py` proves what a recode makes of the records.
+`tests/assets/cef/test_recodes.py` proves the effect of a recode on the records.
 """
 
 import csv
@@ -33,9 +33,9 @@ NORTH = COUNTIES[:1]
 
 
 def recoded_units(root: Path, large_from: int) -> dict[str, Any]:
-    """Households whose size is in the CEF as a class only, and whose county is there with the area that it is in.
+    """Households with only a class of their size in the CEF, and with their county and its area.
 
-    No household has five persons or more, so that large ones may begin anywhere from 5 on without a difference.
+    No household has five persons or more, so large ones may begin at any size from 5 on without a difference.
     """
     columns = {name: column for name, column in UNITS.items() if name != "size"} | {
         "class": {
@@ -62,13 +62,13 @@ DECLARED = {
 
 
 def drawn_as(root: Path, monkeypatch: pytest.MonkeyPatch, large_from: int, **changes: Any) -> Draw[SwappingInputs]:
-    """The draw of a release from a CEF and counts that never change, whatever is declared."""
+    """The draw of a release from a CEF and counts that never change, under any declaration."""
     dataset = small_dataset(root, units=recoded_units(root, large_from))
     component = small_release(dataset, **(DECLARED | changes))
     method = component.method(component.release(dataset, root))
     monkeypatch.setattr("assets.release.method.read_basis", lambda *given: {})
     monkeypatch.setattr(method, "charged_tables", dict)
-    # What a draw's description reads of the inputs.
+    # The inputs that a draw's description reads.
     inputs = SimpleNamespace(versions={"records": "the same"}, largest_stratum=3, loss=3)
     monkeypatch.setattr(method, "inputs", lambda *given: inputs)
     session = cast(Session, SimpleNamespace(compute_once=lambda name, compute: compute()))

@@ -1,4 +1,4 @@
-"""The loss of a swap follows from the records, whatever the stored margins say."""
+"""The loss of a swap follows from the records, regardless of the stored margins."""
 
 from collections import defaultdict
 from pathlib import Path

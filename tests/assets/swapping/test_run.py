@@ -458,8 +458,8 @@ def test_every_product_follows_from_the_saturated_table_with_totals_and_empty_ce
 
 @pytest.mark.prove
 def test_places_that_lie_in_each_other_have_no_impossible_rows(tmp_path: Path) -> None:
-    """Wrong programs: one that lists every county in every region, and one that leaves out what a swap of the counties
-    alone makes of them."""
+    """Wrong programs: one that lists every county in every region, and one that leaves out the new combinations that a
+    swap of the counties alone makes."""
     county = UNITS["county"] | {"within": "region"}
     within = {"path": str(tmp_path / "nested" / "units.csv"), "columns": UNITS | {"county": county}}
     products = [
@@ -493,13 +493,13 @@ def test_csv_and_parquet_hold_the_same_rows(published: Case) -> None:
 def estimated(of: Case, product: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[float, float, float, float, float]:
     """The figures beside the count in a row of a product, by plain sums over the records of each stratum.
 
-    Nothing but the margins is taken from the records before the swap: what each holds, and how often swap values occur.
+    Only the margins are taken from the records before the swap: the held values, and the frequencies of swap values.
     """
     names, person_names = list(of.records[0]), list(of.deployment.release.person_variables)
     fits = {name: row[name] for name in columns_of(product) if not row.get(f"{name}_total")}
 
     def amount(values: Mapping[str, Any]) -> int:
-        """f: whether a record is counted by what it holds, or how many of its persons are."""
+        """f: whether a record is counted by its held values, or how many of its persons are."""
         if any(values[name] != fits[name] for name in fits if name in values and name not in of.swap):
             return 0
         if product.get("of") != "persons":

@@ -1,9 +1,9 @@
 """Records that the invariants publish exactly: their number, the refusal before anything is public, and the words.
 
-Swapping leaves counts by the holding variables exact, and counts by match and swap variables. Who declares all columns
-of a survey therefore publishes everyone's income, whatever ε is. Wrong programs that these tests tell apart: one that
-counts only one of the two tables, one that forgets the persons of a unit, one that refuses after the invariants are
-public or after the charge, and one that leaves a variable out of some tables only.
+Swapping leaves counts by the holding variables exact, and counts by match and swap variables. A user who declares all
+columns of a survey therefore publishes everyone's income, at any ε. Wrong programs that these tests tell apart: one
+that counts only one of the two tables, one that forgets the persons of a unit, one that refuses after the invariants
+are public or after the charge, and one that leaves a variable out of some tables only.
 """
 
 import re
@@ -102,7 +102,7 @@ def test_a_share_is_not_rounded_to_all(share: str, text: str) -> None:
 
 
 CUSTODY = cast(Custody, SimpleNamespace(version_key=lambda: VERSION_KEY))
-"""All that the inputs of a draw need of the custody."""
+"""The part of the custody that the inputs of a draw need."""
 
 # A survey of persons, declared with all its columns by someone who has not read about holding variables.
 
@@ -146,7 +146,7 @@ def public_tables(at: Village) -> list[tuple[Any, ...]]:
 
 
 def refusal(at: Village, **declared: Any) -> str:
-    """The message of the stage `invariants`, which must fail and leave nothing public."""
+    """The message of the stage `invariants`, which must fail and leave no public table."""
     before = public_tables(at)
     with pytest.raises(UniqueRecordsError) as refused:
         at.write_invariants(at.release(**declared))
@@ -177,7 +177,7 @@ def test_the_refusal_states_shares_in_whole_percent_only(survey: Village) -> Non
 
 
 def test_moving_the_income_instead_of_holding_it_is_refused_too(survey: Village) -> None:
-    """The other exact table would have it: counts by match and swap variables."""
+    """The other exact table would include it: counts by match and swap variables."""
     said = refusal(survey, name="refused", match=["region"], swap=["sex", "age_group", "income"])
     assert "only person with their values of region, age_group, income, sex. Swapping leaves" in said
     assert "With so many values, income looks continuous" in said
@@ -218,7 +218,7 @@ def test_the_declared_share_is_compared_exactly(tmp_path: Path, allowed: object,
 
 
 def test_a_declaration_that_no_longer_accepts_is_refused_before_the_charge_and_by_a_gate(survey: Village) -> None:
-    """The invariants are public already; the charge and the publication read nothing else."""
+    """The invariants are public already; the charge and the publication read only them."""
     accepting, strict = (
         survey.release(name="accepted", **SWAP, **more) for more in ({"publishes_unique_records": "accepted"}, {})
     )
@@ -305,7 +305,7 @@ def test_persons_no_longer_named_leave_no_table_behind(homes: Village) -> None:
 
 @pytest.mark.deep
 def test_a_variable_that_takes_no_part_changes_no_draw(tmp_path: Path) -> None:
-    """Nothing of the draw depends on it, so other values of it are no new draw."""
+    """The draw does not depend on it, so other values of it are no new draw."""
     drawn_from = []
     for shift in (0, 1):
         rows = [row | {"income": row["income"] + shift} for row in answers()]
@@ -323,7 +323,7 @@ def test_a_variable_that_takes_no_part_changes_no_draw(tmp_path: Path) -> None:
 
 
 def everything_public(root: Path) -> dict[str, bytes]:
-    """All that anyone may see: rows and columns of public tables, published files, and the ledger's entries."""
+    """Everything open to anyone: rows and columns of public tables, published files, and the ledger's entries."""
     found = {}
     for zone in ("public", "ledger"):
         path = root / "warehouse" / f"{zone}.duckdb"
@@ -378,7 +378,7 @@ def test_a_survey_whose_unique_records_are_accepted_is_published_and_says_so(tmp
 def test_a_withheld_swap_whose_strata_are_single_records_is_refused_before_they_are_public(
     survey: Village, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And again when its loss is asked for, which is before a table that is counted from it is charged."""
+    """The swap is refused again when its loss is computed, before a table counted from it is charged."""
     declared = {"match": ["income"], "swap": ["region"], "variables": ["sex"], "withheld": True}
     release, accepted = (survey.release(**declared, publishes_unique_records=share) for share in ("1/2", "accepted"))
     says = r"More than 99% of the persons are the only person with their values of income\. The sizes of strata"
@@ -402,7 +402,7 @@ def strata_written(at: Village, release: SwappingRelease) -> None:
 
 @pytest.mark.prove
 def test_variables_that_take_no_part_appear_nowhere(tmp_path: Path) -> None:
-    """Neither their names nor their values: income and sex are searched in all that anyone may see."""
+    """Neither their names nor their values do: income and sex are searched in everything open to anyone."""
     rows = [row | {"income": 711_000 + 97 * row["serial"]} for row in households()]
     persons = [person | {"sex": "canary_" + person["sex"]} for person in members(rows)]
     root = tmp_path
@@ -418,7 +418,7 @@ def test_variables_that_take_no_part_appear_nowhere(tmp_path: Path) -> None:
     ]
 
     def shown(folder: Path, variables: list[str] | None) -> list[str]:
-        """Where the names or the values occur."""
+        """The places where the names or the values occur."""
         folder.mkdir()
         write_csv(folder / "units.csv", rows)
         sources = {name: table | {"path": str(folder / f"{name}.csv")} for name, table in dataset.items()}

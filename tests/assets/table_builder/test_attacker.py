@@ -1,8 +1,8 @@
 """An attacker on hypercubes with cell consistency, whose noise follows from secret keys of records.
 
-No finite loss bounds such a release, and what equal noise tells is tested elsewhere (the differencing attack). These
-tests hold what remains: nothing that is public shows a key, or a hash that can be computed for a guessed record, and a
-later edition has keys of its own.
+No finite loss bounds such a release, and other tests cover the information in equal noise (the differencing attack).
+These tests prove the remaining claims: no public file or table shows a key, or a hash that can be computed for a
+guessed record, and a later edition has keys of its own.
 """
 
 from pathlib import Path
@@ -80,7 +80,7 @@ def imitated(root: Path, guess: int, given: bool, custody: Path | None) -> Deplo
 def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(
     victim: Deployment[HypercubeRelease], tmp_path: Path
 ) -> None:
-    """By what his own deployments and the true one share. Given the custody, he tells them apart."""
+    """He compares hashes that his deployments and the true one share. With the custody, he tells the guesses apart."""
     given, shown = victim.release.cube.record_keys is not None, hashes_shown(victim)
     own = [imitated(tmp_path / f"guess {guess}", guess, given, None) for guess in (0, 1)]
     common = [shown & hashes_shown(each) for each in own]
@@ -155,8 +155,9 @@ def test_an_edition_of_other_records_with_the_same_counts_is_another_draw(
 
 
 def test_nothing_is_drawn_by_the_keys_of_other_records_than_were_charged(tmp_path: Path) -> None:
-    """Wrong program: draws after a run that ended when it had stored records with other keys and the same counts, but
-    not their version. It is the charged draw, and its noise is that of other records: one charge, two noisy results."""
+    """Wrong program: it draws after a run that ended when it had stored records with other keys and the same counts,
+    but not their version. The draw passes for the charged one, but its noise is that of other records: one charge, two
+    noisy results."""
     made = build(tmp_path / "release", 1, given=False)
     made.run(*before_draw(made.context.method))
     with made.opened("confidential") as connection:

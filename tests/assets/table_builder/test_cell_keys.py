@@ -39,7 +39,7 @@ def store(session: Session, columns: dict[str, Any]) -> None:
 
 
 def named(session: Session) -> dict[str, Any]:
-    """What the statements of hypercubes take."""
+    """The parameters of the statements of hypercubes."""
     sexes = session.register("sexes", pa.table({"category": SEXES, "step": [0, 3]}))
     ages = session.register("ages", pa.table({"category": pa.array(AGES, pa.int64()), "step": [0, 1, 2]}))
     domains = [{"column": "sex", "table": sexes}, {"column": "age", "table": ages}]
@@ -94,7 +94,7 @@ def test_record_keys_of_texts_are_all_different(session: Session) -> None:
 
 
 def test_record_keys_of_texts_follow_from_them_alone_whatever_a_variable_is_called(session: Session) -> None:
-    """Wrong program: a statement that calls the digest of a key as this variable, so that its categories are keys."""
+    """Wrong program: a statement that names the digest of a key like this variable, so that its categories are keys."""
     sexes, codes = ["f", "f"], ["0123456789abcdef01"] * 2
     store(session, {"unit": ["a", "b"], "sex": sexes, "digest": codes})
     known = session.register("codes", pa.table({"category": codes[:1], "step": [0]}))

@@ -1,4 +1,4 @@
-"""Claims about releases of hypercubes: what is counted, published, charged and answered."""
+"""Claims about releases of hypercubes: their counts, publications, charges and answers."""
 
 import json
 import shutil
@@ -259,8 +259,8 @@ NAMED: dict[str, dict[str, Any]] = {
 
 
 def test_empty_amounts_lie_within_the_bounds(counted: Deployed) -> None:
-    """They count as 0, which the published table says. Otherwise a record could add less than what the hypercube calls
-    the least."""
+    """Empty amounts count as 0, as the published table states. Otherwise a record could add less than the declared
+    least."""
     empty = {"rent": {"type": "integer", "minimum": 0, "maximum": 9000, "nullable": True}}
     dataset = small_dataset(
         counted.root, with_persons=True, units={"path": "units.csv", "columns": dict(UNITS) | empty}
@@ -426,7 +426,7 @@ def stirred_table(
 ) -> Callable[..., tuple[int, Any, str]]:
     """The command on a copy of the publication; `tables_later` is declared too, but not published.
 
-    Returns the exit code, the answer if there is one, and what was said instead.
+    Returns the exit code, the answer if there is one, and the error message.
     """
     shutil.copytree(published.release.published, tmp_path / "published")
     both = [SimpleNamespace(named=f"village/tables_{name}") for name in ("later", "tenure")]
@@ -449,7 +449,7 @@ def stirred_table(
 def test_what_is_exchanged_after_a_publication_was_verified_is_not_read(
     stirred_table: Callable[..., tuple[int, Any, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong programs: the files of the folder that was verified, whatever is in it by now."""
+    """Wrong program: it reads files from the verified folder, whose contents may have changed."""
     question = ("village/tables_tenure", "--by", "tenure")
     expected = stirred_table(*question)
     for name in ("hypercube", "categories"):
@@ -472,7 +472,7 @@ def test_what_is_exchanged_after_a_publication_was_verified_is_not_read(
 def test_the_command_shows_labels_beside_codes(
     stirred_table: Callable[..., tuple[int, Any, str]], published: Deployed
 ) -> None:
-    """A table of codes alone needs the dictionary beside it; a label that is its code in capitals says nothing."""
+    """A table of codes alone needs the dictionary beside it; a label that is its code in capitals adds nothing."""
     folder = published.release.published / "village" / "tables_tenure"
     rows = pq.read_table(folder / "categories.parquet").to_pylist()
     labels = {row["category"]: row["label"] for row in rows if row["variable"] == "tenure" and row["label"]}
@@ -491,7 +491,7 @@ def test_the_command_shows_labels_beside_codes(
 def test_the_command_answers_from_what_is_published(
     stirred_table: Callable[..., tuple[int, Any, str]], published: Deployed, where: str
 ) -> None:
-    """Another hypercube of the release that was declared since, and is not published, does not prevent it."""
+    """Another hypercube of the release that was declared later, and is not published, does not prevent the answer."""
     owners = pq.read_table(published.release.folder / "owners.parquet").to_pylist()
     for release in ("village/tables", "village/tables_tenure"):
         code, answer, said = stirred_table(release, "--by", "county", "--where", where)
@@ -577,7 +577,7 @@ def test_the_command_answers_from_no_altered_or_withdrawn_publication_and_from_n
 def test_a_publication_that_was_altered_is_refused_in_a_sentence(
     published: Deployed, tmp_path: Path, column: str, value: Any
 ) -> None:
-    """The function checks no signature, and shows no stack trace either."""
+    """The function checks no signature, but shows no stack trace either."""
     shutil.copytree(published.release.folder, folder := tmp_path / "copy")
     tables = pq.read_table(folder / "measured_tables.parquet")
     altered = pa.array([value] * len(tables), tables.schema.field(column).type)
@@ -589,7 +589,7 @@ def test_a_publication_that_was_altered_is_refused_in_a_sentence(
 
 
 def test_a_folder_without_a_hypercube_is_refused(tmp_path: Path) -> None:
-    """Wrong program: what was signed without a hypercube is called altered."""
+    """Wrong program: a folder that was signed without a hypercube is called altered."""
     for files in (PublishedTables(tmp_path), PublishedTables.of(SignedFolder(tmp_path, {}, ""))):
         with pytest.raises(QuestionError, match="not a publication of a hypercube"):
             read_publication(files)
@@ -649,7 +649,7 @@ def alters(statement: str) -> Callable[[Deployed], None]:
     ],
 )  # fmt: skip
 def test_altered_tables_fail_their_gates(tmp_path: Path, cube: Any, statement: str, failing: set[str]) -> None:
-    """Told apart from, among others: measurements that are read as numbers whatever their type is."""
+    """Fails for, among others: measurements that are read as numbers regardless of their type."""
     deployment = made(another(tmp_path / "release", cube, dataset={"unbounded_releases": "allowed"}))
     alters(statement)(deployment)
     assert deployment.failed_checks() - {"files_intact"} >= failing

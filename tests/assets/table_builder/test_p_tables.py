@@ -1,4 +1,4 @@
-"""Files of p-tables: errors name the file, and a picture shows what a p-table guarantees."""
+"""Files of p-tables: errors name the file, and a picture shows the guarantee of a p-table."""
 
 from decimal import Decimal
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Claims about quantiles and moments of hypercubes: what is measured, charged, published and refused."""
+"""Claims about quantiles and moments of hypercubes: their measurements, charges, publications and refusals."""
 
 import json
 import shutil
@@ -83,7 +83,7 @@ CUBE: dict[str, Any] = {
     "quantiles": {"income": INCOME},
     "moments": ["income", "hours"],
 }
-"""The noise at ε = 400 is so small that what is published is nearly exact."""
+"""The noise at ε = 400 is so small that the published numbers are nearly exact."""
 WITH_PRODUCTS = CUBE | {
     "quantiles": {"income": INCOME | {"products": [PRODUCT]}},
     "moments": {"variables": CUBE["moments"], "products": [PRODUCT]},
@@ -149,7 +149,7 @@ def true_values(county: str, names: Sequence[str], cube: Mapping[str, Any]) -> t
 def test_exact_numbers_are_those_of_plain_counting_without_codes_for_no_income(
     published: Deployed, cube: Mapping[str, Any]
 ) -> None:
-    """Wrong programs: one that counts 9,999,999 as the bound, one that drops what is above it, and one that takes
+    """Wrong programs: one that counts 9,999,999 as the bound, one that drops values above the bound, and one that takes
     bounds from the data."""
     tree_release = release_of(published.root, "_income_quantiles", cube)
     moments_release = release_of(published.root, "_moments", cube)
@@ -173,7 +173,7 @@ def test_exact_numbers_are_those_of_plain_counting_without_codes_for_no_income(
 
 
 def test_a_variable_has_any_name_without_a_change_of_what_a_record_adds(published: Deployed) -> None:
-    """Wrong program: a statement that calls its own columns so, and takes a category for a number or a weight."""
+    """Wrong program: a statement with columns of the same name, which takes a category for a number or a weight."""
     with published.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
 
         def add_up(name: str, statistic: str) -> list[list[int]]:
@@ -185,7 +185,7 @@ def test_a_variable_has_any_name_without_a_change_of_what_a_record_adds(publishe
 
 
 def test_each_statistic_is_a_draw_and_a_charge_of_its_own(published: Deployed) -> None:
-    """Also: declaring them changes nothing of the hypercube's own draw, so that it is not drawn anew."""
+    """Also: declaring statistics does not change the hypercube's own draw, so that it is not drawn again."""
     charged = {
         entry.release: json.loads(entry.specification or "")["loss"]
         for entry in published.ledger
@@ -272,7 +272,7 @@ def test_what_is_published_is_near_the_records_and_what_is_asked(published: Depl
 
 
 def test_cells_add_up_before_their_statistics_are_made(published: Deployed) -> None:
-    """By region, a larger place, and for all: told apart from means of the counties' own statistics."""
+    """By region, a larger place, and for all. Fails for: means of the counties' own statistics."""
     tree, moments = read(published, "income_quantiles"), read(published, "moments")
     rows = tree.quantiles("income", [Fraction(1, 2)], ["region"], {}).to_pylist()
     values = {county: true_values(county, ["income"], CUBE)[0][:, 0] for county in COUNTIES}
@@ -293,7 +293,7 @@ def test_cells_add_up_before_their_statistics_are_made(published: Deployed) -> N
 
 def test_a_quantile_that_is_drawn_by_itself_is_that_of_each_cell_and_of_no_sum(published: Deployed) -> None:
     """Also: its two quantiles share the budget as declared, and the loss, the number of a draw and the bound of its
-    error are what a reader gets. Wrong programs: one that adds up draws, and one that answers another quantile."""
+    error reach the reader. Wrong programs: one that adds up draws, and one that answers another quantile."""
     drawn, ends = read(published, "income_quantiles", "further"), {"text": ["Avon"]}
     assert drawn.drawn == (Fraction(1, 2), Fraction(1, 10))
     release: StatisticRelease = release_of(published.root, "_income_quantiles", FURTHER)
@@ -383,7 +383,7 @@ def test_what_the_publication_cannot_answer_is_refused(published: Deployed, ask:
 
 @pytest.fixture
 def ask(published: Deployed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """The command on the publication, which returns its exit code and what it prints."""
+    """Run the command on the publication; return its exit code and its output."""
     hypercube = "village/tables_work"
     names = [hypercube, f"{hypercube}_income_quantiles", f"{hypercube}_moments"]
     components = {name: SimpleNamespace(named=name, of=hypercube) for name in [*names, DRAWN]}
