@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _spread(cases: Sequence[pytest.Item], marker: str, others: str) -> None:
-    """Of the cases of a test, let the number that its marker gives run, evenly spread, and mark the others."""
+    """Run as many cases of a test as its marker gives, evenly spread, and mark the others."""
     marked = cases[0].get_closest_marker(marker) if cases else None
     if marked is None:
         return

@@ -269,7 +269,7 @@ TO_PUBLICATION = ("cef", "invariants", "charge", "swapped", "tables", "publicati
 
 
 SHOWN = ("ledger", "composition")
-"""The pages of the budget, which a publication does not need, but whose checks `failed_checks` runs too."""
+"""The pages of the budget. A publication does not need them, but `failed_checks` runs their checks too."""
 
 
 def small_dataset(root: Path, *, with_persons: bool = False, **changes: Any) -> DatasetDeclaration:

@@ -1,4 +1,4 @@
-"""The effect of file modes, for tests that may run as root, who may read all files."""
+"""The effect of file modes, for tests that may run as root, who can read all files."""
 
 import ctypes
 from collections.abc import Callable

@@ -105,7 +105,7 @@ def phsafe_deployment(
     """A deployment with its source files, before any run.
 
     Args:
-        root: a new or empty folder, or one with the files of another such deployment, which is then continued.
+        root: a new or empty folder, or the folder of an earlier such deployment, which then continues.
         files: the census, if not the usual one.
         dataset: changes to the dataset's declaration.
         beside: other releases of the same dataset.

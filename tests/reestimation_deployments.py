@@ -1,5 +1,5 @@
-"""A reestimation beside a release by TopDown, or of files of the Census Bureau alone, as a release under test, although
-it makes no draw."""
+"""A reestimation of a release by TopDown, or of files of the Census Bureau alone, as a release under test, although it
+makes no draw."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

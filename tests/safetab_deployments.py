@@ -59,7 +59,7 @@ def safetab_deployment(
     """A deployment of a town with its files, before any run.
 
     Args:
-        root: a new or empty folder, or one with the files of another such deployment, which is then continued.
+        root: a new or empty folder, or the folder of an earlier such deployment, which then continues.
         persons: changes to the declaration of the release of persons.
         seed: of the town.
         size: the number of persons.

@@ -69,7 +69,7 @@ OF_MECHANISM = {
         "orchestration/components/reestimation.py",
     )
 }
-"""Modules of a mechanism that have another name: its codes are those of the census layout, if that has its columns."""
+"""Modules that belong to a mechanism of another name: codes come from the census layout if its columns are there."""
 
 READS_ENVIRONMENT = {
     Path(name)

@@ -113,7 +113,7 @@ SHOWN = {
     "EXPLORER_SETTINGS": "folders, which the launcher writes",
     "DAGSTER_EVENT_BATCH_SIZE": "a number that every command sets",
 }
-"""Variables whose values may be shown, and why."""
+"""Variables whose values may be shown, with the reason."""
 
 OF_SCRIPTS = {
     *("STIRRED_CODE_HOST", "STIRRED_CODE_LISTENS", "STIRRED_CODE_PORT", "STIRRED_CONTAINER_MEMORY", "STIRRED_PORT"),
@@ -388,7 +388,7 @@ def test_the_configuration_of_a_run_shows_no_variable(planted: Mapping[str, str]
 def test_a_broken_file_of_settings_is_not_quoted(
     broken: str, planted: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may hold a password. YAML's errors quote aliases and tags, and Dagster's the settings."""
+    """The file may hold a password. YAML's errors quote aliases and tags, and Dagster's quote the settings."""
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     (tmp_path / "dagster.yaml").write_text(broken.format(planted["PGPASSWORD"]))
     done = CliRunner().invoke(main, ["unblock"])

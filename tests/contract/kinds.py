@@ -120,7 +120,7 @@ def _statistics(tested: int, cube: Mapping[str, Any] = STATISTICS) -> Build:
 
 
 def guessed(files: Files, guess: int) -> Files:
-    """A householder who lives alone has one race or another."""
+    """A householder living alone has one race or another."""
     alone = next(row["MAFID"] for row in files["units"] if row["HHT"] == "4")
 
     def set_race(column: str) -> Callable[[list[dict[str, str]]], None]:

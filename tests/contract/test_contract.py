@@ -1,4 +1,4 @@
-"""Requirements of every kind of release, whatever its mechanism."""
+"""Requirements of every kind of release, with any mechanism."""
 
 import json
 import re
@@ -56,14 +56,15 @@ SHARED = {"schema_and_keys", "as_read", "charge_present", "settled", "confidenti
 HIS_KEY = "00" * 32
 
 QUICK = "laplace tables"
-"""The kind whose tests are quick; the others have tests of their own, too."""
+"""The kind with quick tests; the others have their own tests, too."""
 
 
 WITHOUT_NOISE = ("swapping", "pair swapping", "coarsening", "suppression")
 """Kinds that add no noise to counts."""
 
 IN_CI = ("swapping", "topdown")
-"""The kinds that CI tests beside the quick one. Others have tests of their own, and `make prove` tests them here."""
+"""The kinds that CI tests in addition to the quick one. Others have their own tests, and `make prove` tests them
+here."""
 
 
 def mark(name: str) -> list[pytest.MarkDecorator]:
@@ -360,7 +361,7 @@ def test_the_catalog_has_every_publication_with_its_loss_and_links_to_its_files(
 
 
 def test_the_catalog_links_the_editions_that_are_there(published: Deployment[Any]) -> None:
-    """One that was withdrawn, or never published, has no link; a link to the folder of editions would be broken."""
+    """A withdrawn or unpublished edition has no link, because a link to the folder of editions would be broken."""
     folder = next(published.root.glob("published/*/*/certificate.json")).parent
     certificate = json.loads((folder / "certificate.json").read_text())
     (first,) = certificate["edition"]["all"]
@@ -413,7 +414,7 @@ def test_a_certificate_is_a_record_of_the_registry_of_deployments(published: Dep
 
 
 def test_a_plan_states_what_was_charged(published: Deployment[Any]) -> None:
-    """Of a swap, b is that of the certificate, which is published by then."""
+    """For a swap, b is the certificate's value, which is published by then."""
     charged = published.ledger[0].parse_specification()
     plan = published.context.method.plan()
     assert plan.loss == charged.charge
@@ -548,7 +549,7 @@ def test_a_method_without_gates_of_its_own_is_published_past_all_shared_ones_onl
 def test_in_one_step_a_gate_that_fails_or_breaks_leaves_the_others_evaluated_and_the_run_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong programs: an error that ends the step before the later gates; one that is passed over."""
+    """Wrong programs: an error ends the step before the later gates, or is ignored."""
 
     def breaks(context: ReleaseContext[Any]) -> list[str]:
         raise KeyError("no error that anybody thought of")

@@ -224,7 +224,7 @@ def test_no_gate_passes_by_its_verdict_without_the_custody_that_fails_when_it_is
 def test_a_gate_that_keeps_a_verdict_reads_tables_that_the_session_notes_and_nothing_else(
     kept: Deployment[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of files, only the code, which is hashed, and those by which the custody is known to be the right one."""
+    """The only files read are the code, which is hashed, and the files that identify the custody as the right one."""
     texts, opened, watching, render = list[str](), set[str](), [False], warehouse.render
 
     def listen(event: str, arguments: Any) -> None:

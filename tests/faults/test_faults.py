@@ -37,7 +37,7 @@ def components(base: type[ReleaseComponent] = ReleaseComponent) -> Iterator[type
 
 @pytest.mark.prove
 def test_every_kind_of_release_is_disturbed(tmp_path: Path) -> None:
-    """Wrong programs: a list of releases that stays as it is when a method, a noise, or a consistency is added; and
+    """Wrong programs: a list of releases that stays the same when a method, a noise, or a consistency is added; and
     changes before the next launch that cannot be declared, so that they count as wrong."""
     for change in filter(None, sequences.CHANGES.values()):
         changed = deployment(tmp_path / "changed", "swapping", **change)
@@ -79,7 +79,7 @@ def test_a_kill_of_a_younger_kind_of_release_does_no_harm(name: str, tmp_path: P
 
 
 def test_a_rehearsal_that_is_ended_ends_its_servers() -> None:
-    """Wrong program: SIGTERM that ends the command alone, whose servers have sessions of their own."""
+    """Wrong program: ends only the command on SIGTERM, although its servers have their own sessions."""
     ended, handlers = [], {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     @contextmanager
@@ -233,8 +233,8 @@ HANGING = Path()
 
 
 def test_an_interrupted_run_has_recorded_its_tries_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong programs: figures that are counted in memory, which two interruptions of several processes lose; and a
-    pool that waits for a process which its end reached while it started."""
+    """Wrong programs: count figures in memory, which two interruptions of several processes lose; and wait in the pool
+    for a process that was interrupted while it started."""
     tries, figures = tmp_path / "tries", tmp_path / "figures"
     arguments = ["slow", "--tries", str(tries), "--figures", str(figures), "--releases", "swapping"]
     cases = [("swapping", "a fault", slow, number) for number in range(8)]

@@ -288,7 +288,7 @@ def test_a_backup_waits_for_nobody_who_is_not_writing_and_needs_an_empty_folder(
 
 @pytest.mark.parametrize("name", ["line\nbreak", os.fsdecode(b"\xff")])
 def test_a_name_that_cannot_be_read_is_in_the_way_of_a_backup(home: Path, tmp_path: Path, name: str) -> None:
-    """It fails if the list of files, which is signed, has a line that is none, or cannot be written."""
+    """It fails if the signed list of files has an invalid line or cannot be written."""
     next(path for path in (tmp_path / "published").glob("*/*") if path.is_dir()).joinpath(name).touch()
     with pytest.raises(FileExistsError, match="whose names can be read; remove it") as refused:
         back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", resources)
@@ -320,7 +320,7 @@ def test_a_file_that_somebody_made_huge_fills_no_disk(
 def test_a_backup_that_cannot_be_restored_says_so_and_has_no_signature(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails if a backup is believed to be right because every step of it ended."""
+    """It fails if a backup counts as right because every step of it ended."""
 
     def copy_with_an_empty_folder(published: Path, folder: Path, *given: Any) -> None:
         copy_publications(published, folder, *given)

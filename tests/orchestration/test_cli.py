@@ -221,7 +221,7 @@ def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
 def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, charges: bool, says: str
 ) -> None:
-    """As a withheld swap. The run itself is left out. No declaration is loaded twice."""
+    """An example is a withheld swap. The run itself is left out. No declaration is loaded twice."""
     component = SimpleNamespace(
         named="town/stirred",
         charges=charges,

@@ -46,7 +46,7 @@ def imported(home: Path, *commands: Sequence[str]) -> list[set[str]]:
 
 
 def test_help_imports_no_heavy_library(tmp_path: Path) -> None:
-    """The first command with a finding is the one that imports it: one process gives them all."""
+    """One process tries all commands; the first command with a finding is the one that imports the library."""
     names = ["", *main.commands, "new dataset", "new release", "export registry", "ledger move", "ledger migrate"]
     found = imported(tmp_path, *([*name.split(), "--help"] for name in names))
     assert {name: packages & HEAVY for name, packages in zip(names, found, strict=True) if packages & HEAVY} == {}

@@ -66,7 +66,7 @@ def test_every_key_that_no_asset_check_or_resource_takes_is_refused_in_every_job
 
 
 def test_a_run_with_other_folders_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    """As it was, such a run made a new master key, published over the release, and certified it."""
+    """Earlier, such a run made a new master key, published over the release, and certified it."""
     deployment = small_deployment(tmp_path / "release")
     before = sorted(tmp_path.rglob("*"))
     for name in ("custody", "warehouse"):
@@ -88,7 +88,8 @@ def test_the_deployments_custody_knows_its_databases(tmp_path: Path, monkeypatch
 
 
 def test_a_process_that_can_read_the_master_key_leaves_no_core_file(tmp_path: Path) -> None:
-    """It may read it long before it opens a session, as Dagster's server of code does. A crash left it in a file."""
+    """The process may read the key long before it opens a session, as Dagster's code server does. A crash left the key
+    in a file."""
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (most, most))
     deployment_resources(tmp_path)
@@ -145,7 +146,7 @@ def test_the_jobs_of_a_dataset_alone_are_those_of_the_whole_deployment(number: i
 
 
 def test_the_stages_of_a_release_are_one_group() -> None:
-    """It fails for a stage in a group of its own, which takes the graph of the release apart."""
+    """It fails for a stage in its own group, which splits the graph of the release."""
     for spec in defs().resolve_all_asset_specs():
         if len(spec.key.path) == 3:
             assert spec.group_name == "__".join(spec.key.path[:2])

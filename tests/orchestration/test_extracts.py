@@ -43,8 +43,8 @@ def propose(root: Path, given: Path, **options: Any) -> Proposal:
 
 @pytest.mark.prove
 def test_a_hierarchical_extract_becomes_a_table_with_the_labels_of_its_codebook(tmp_path: Path) -> None:
-    """From `new dataset` over `check` and `launch` to the table, within a minute of the processor. Wrong program: one
-    that loses labels or records."""
+    """From `new dataset` through `check` and `launch` to the table, within a minute of processor time. Wrong program:
+    one that loses labels or records."""
     started = time.process_time()
     records = make_records(360, random.Random(5))
     proposal = propose(

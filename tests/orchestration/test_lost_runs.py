@@ -37,7 +37,7 @@ LOST = TransientError("statement cef/units failed: the connection to a server wa
 
 @pytest.fixture
 def instance(monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
-    """An instance that launches runs again as that of `deploy/dagster.yaml`; steps are repeated at once."""
+    """An instance that launches runs again like the instance of `deploy/dagster.yaml`, but repeats steps at once."""
     monkeypatch.setattr(stages, "_WAITS", (0, 0))
     with dg.DagsterInstance.ephemeral(settings={"run_retries": QUEUE}) as made:
         yield made
@@ -325,7 +325,7 @@ def test_a_wait_for_the_database_of_the_instance_is_reported_after_some_seconds(
 
 
 class Queued(_Here):
-    """The runs of an instance, as of one whose daemon launches lost runs again."""
+    """The runs of an instance, as if its daemon launched lost runs again."""
 
     def awaits_retry(self, run: Run) -> bool:
         found = self._instance.get_run_by_id(run.run_id)
@@ -357,8 +357,8 @@ def test_following_ends_when_there_is_neither_a_run_nor_a_retry_to_come(
 def test_following_goes_on_while_the_database_of_the_instance_is_lost(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Of the pool, each connection is found lost by another question. Wrong programs: a command that ends with the
-    first query that fails, or asks only some again, while its run goes on."""
+    """Each connection of the pool is found lost by another query. Wrong programs: end the command with the first query
+    that fails, or repeat only some queries, while the run goes on."""
     monkeypatch.setattr(following, "_BETWEEN_LOOKS", 0.0)
     run_id = lost_run(instance)
     instance.add_run_tags(run_id, {GIVEN_UP: run_id, "dagster/failure_reason": "STEP_FAILURE"})

@@ -484,7 +484,7 @@ def test_a_column_that_no_declaration_can_have_is_left_out_alone(warehouse: Ware
 
 
 def test_a_range_has_its_integers_of_more_than_fourteen_digits(warehouse: Warehouse, tmp_path: Path) -> None:
-    """As the codes of blocks have. Wrong program: one that finds ends among decimals alone."""
+    """Codes of blocks have such integers. Wrong program: one that finds ends among decimals alone."""
     rows = [{"a": f"{n % 3}", "block": f"{10**14 - 30 + n // 3}"} for n in range(180)]
     with warehouse.session() as session:
         (*_, block) = profile(session, Reader.CSV, written(tmp_path / "x.csv", rows)).columns
@@ -578,7 +578,7 @@ def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, t
 
 
 def test_what_is_true_of_many_columns_is_told_once(warehouse: Warehouse, tmp_path: Path) -> None:
-    """Wrong program: one whose important sentences are lost among four hundred others that are alike."""
+    """Wrong program: one that hides its important sentences among four hundred similar ones."""
     rows = [{"region": "NS"[n % 2]} | {f"q{k}": ("1", "9", "98"[k % 2])[n % 3] for k in range(11)} for n in range(30)]
     rest = "may stand for no value; if so, move it to null."
     assert proposed(warehouse, written(tmp_path / "x.csv", rows)).warnings == [
@@ -617,7 +617,7 @@ def test_what_cannot_be_proposed_is_said_in_one_sentence(warehouse: Warehouse, t
 def test_a_refused_draft_leaves_no_file_and_no_folder_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a dataset, whose folder is new too; also if another file stops the check."""
+    """The draft of a dataset has a new folder too. The same holds if another file stops the check."""
 
     def check(tree: object, published: Path) -> list[Problem]:
         if failure == "unreadable":

@@ -1,4 +1,4 @@
-"""Who publishes is declared once for a deployment, or not at all, and every release receives it."""
+"""The publisher is declared once for a deployment, or not at all, and every release receives it."""
 
 from pathlib import Path
 from types import SimpleNamespace

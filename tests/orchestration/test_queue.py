@@ -62,7 +62,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def run_something(instance: dg.DagsterInstance, name: str) -> str:
-    """A run with every kind of event that is told of, from assets whose metadata and words a page would escape."""
+    """A run with every kind of event that is shown, from assets whose metadata and words a page would escape."""
 
     @dg.asset(
         key=["town", "r", "counted"],

@@ -86,8 +86,8 @@ def test_a_run_ends_those_whose_process_was_killed_and_no_others(instance: dg.Da
 def test_a_run_that_begins_or_ends_meanwhile_is_not_ended(
     instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process looks between the steps of one that makes or removes its lock. A file that has the run's name
-    before it is locked fails, and so does a lock that counts as lost because the run has just given it up."""
+    """Another process looks while a process makes or removes its lock. A file that has the run's name before it is
+    locked fails, and so does a lock that counts as lost because the run has just released it."""
     run_id, lock, looked = begin(instance), fcntl.lockf, list[int]()
     (tmp_path / "runs").mkdir()
 

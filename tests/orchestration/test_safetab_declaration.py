@@ -27,7 +27,7 @@ def lines(release: SafeTabPRelease | SafeTabHRelease) -> set[str]:
 
 
 def test_lines_of_production_that_the_lists_have_no_iteration_for_are_left_out(tmp_path: Path) -> None:
-    """Of level 1 there is no iteration, and of level 2 one alone everywhere, for instance."""
+    """For instance, level 1 has no iteration, and level 2 has one everywhere."""
     p, h = declared({"lists": str(write(tmp_path)), "states": ["01"], **PRODUCTION}, PRODUCTION)
     assert lines(p) == lines(h) == {f"{kind} 2" for kind in ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")}
     charged = [each.label for each in p.design.lines]

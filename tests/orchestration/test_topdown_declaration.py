@@ -259,7 +259,7 @@ def test_a_dataset_without_types_of_group_quarters_is_refused_with_a_hint(tmp_pa
 
 
 def test_places_that_depend_on_persons_are_refused(tmp_path: Path) -> None:
-    """A change of one person would move all persons of the unit, who are more than the one that is charged for."""
+    """A change of one person would move all persons of the unit, more than the charge covers."""
     changes = TWO_LEVELS | {"spine": {"Nation": [], "Block": ["PART", "TABBLK"]}}
     recode = {"source": "PLACEFP", "type": "string", "role": "geography", "merge": {"a": ["99999"]}}
     other, part = (Column.model_validate(recode | {"depends_on_persons": depends}) for depends in (False, True))
@@ -274,7 +274,7 @@ def test_a_dataset_of_another_layout_is_refused(tmp_path: Path) -> None:
 
 
 def test_all_products_are_published_unless_some_are_named(tmp_path: Path) -> None:
-    """Of the products of invariants, only those of declared invariants: no others are possible."""
+    """Products of invariants are published only for declared invariants: no others are possible."""
     dataset = topdown_dataset(tmp_path)
     assert released(dataset).products == PRODUCTS
     held = released(dataset, invariants={"population": "County"}).products

@@ -1,4 +1,4 @@
-"""Claims about time stamps: only those of the authority are kept, and a ledger that was set back is found by them."""
+"""Claims about time stamps: only stamps of the authority are kept, and they reveal a ledger that was set back."""
 
 import shutil
 import subprocess
@@ -54,7 +54,8 @@ def kept(ledger: Ledger) -> dict[str, bytes]:
 
 
 def test_the_head_is_stamped_once_and_the_authority_gets_only_its_hash(ledger: Ledger, authority: Authority) -> None:
-    """Wrong programs: a stamp for every publication, one that replaces another, and a query with anything else."""
+    """Wrong programs: make a stamp for every publication, replace a stamp by another, or send other data in the
+    query."""
     (entry,) = ledger.entries()
     before = datetime.now(UTC).replace(microsecond=0)
     made = ledger.stamp_head()

@@ -37,11 +37,9 @@ def found(warehouse: Warehouse, text: str) -> set[str]:
 
 
 def plant(warehouse: Warehouse, rows: int = 5_000) -> None:
-    """Confidential values of a release beside others, some in the file and some still in its log.
-
-    They are not compressed, so that they can be found, and are followed by others, so that DuckDB cannot just cut them
-    off with the end of the file.
-    """
+    """Confidential values of a release among others, some in the file and some still in its log. They are not
+    compressed, so that the test can find them. Other values follow, so that DuckDB cannot just cut them off with the
+    end of the file."""
     write(warehouse, KEPT, ["none yet"])
     path = str(warehouse.path(Zone.CONFIDENTIAL))
     with duckdb.connect(path) as connection:

@@ -1,4 +1,4 @@
-"""Claims about custody: who may read a key, how keys follow from one another, and that none is ever shown."""
+"""Claims about custody: the permission to read a key, the derivation of keys, and that no key is ever shown."""
 
 import hmac
 import json

@@ -170,7 +170,7 @@ def test_a_path_that_duckdb_cannot_write_to_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.fault
 def test_a_bit_changed_anywhere_in_the_ledger_is_refused_or_of_no_consequence(ledger: Ledger) -> None:
-    """Also while an entry is being appended: then either that entry is refused, or all are there and intact."""
+    """This includes an append: either its entry is refused, or all entries are there and intact."""
     file, anchor = ledger.warehouse.path(Zone.LEDGER), Path(ledger.custody.folder) / "ledger.anchor"
     whole, sealed, entries = file.read_bytes(), anchor.read_bytes(), ledger.entries()
     found = {"refused": 0, "read": 0, "charged": 0}

@@ -265,7 +265,7 @@ def test_a_catalog_that_points_at_other_files_shows_none(lake: Lake, warehouse: 
 
 
 def test_a_lake_and_a_file_give_the_same_content_version(lake: Lake, warehouse: Warehouse, tmp_path: Path) -> None:
-    """Of every type that a table may have."""
+    """For every type that a table may have."""
     on_files = Warehouse(folder=str(tmp_path / "files"), threads=1)
     text = """SELECT i::BIGINT AS a, -i::SMALLINT AS b, i::HUGEINT * 10::HUGEINT ** 30 AS c, i::UBIGINT AS d,
         (i / 7)::DECIMAL(38, 4) AS e, i / 7 AS f, 'x' || i AS g, i % 2 = 0 AS h, [i, NULL] AS j,
@@ -393,7 +393,7 @@ class Echo(BaseHTTPRequestHandler):
 
 
 def test_no_key_and_no_address_is_in_an_error_of_an_s3_server(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor in that of a server that cannot be reached."""
+    """The same holds for the error of an unreachable server."""
     monkeypatch.setattr("resources.warehouse.REQUESTS_REPEATED", 0)
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
         monkeypatch.setenv(f"AWS_{name}", f"planted-{name}")
@@ -528,9 +528,9 @@ def found(lake: Lake, texts: list[str]) -> set[str]:
 def test_no_key_is_made_for_a_lake_that_has_tables(
     lake: Lake, warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
 ) -> None:
-    """Wrong program: looking at the volume alone, which is empty if another one is mounted by mistake.
+    """Wrong program: looks only at the volume, which is empty if another one is mounted by mistake.
 
-    A catalog without tables is no sign: retention makes one in a new deployment.
+    A catalog without tables is no evidence: retention makes one in a new deployment.
     """
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
     if given:

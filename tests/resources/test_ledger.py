@@ -498,8 +498,8 @@ def test_a_refused_charge_neither_makes_a_key_nor_deletes_one(ledger):
 
 
 def test_a_key_is_made_and_deleted_while_no_other_process_has_the_ledger(ledger, monkeypatch):
-    """Wrong programs: making one for a draw that another process settles meanwhile, and deleting one after the ledger
-    was closed, when a gate of another process may look at both."""
+    """Wrong programs: make a key for a draw that another process settles meanwhile, or delete a key after the ledger
+    was closed, when a gate of another process may read both."""
     opened, seen = [], []
 
     @contextmanager
@@ -636,7 +636,7 @@ def rows(ledger):
 
 
 def rewrite(ledger, rows):
-    """Put other rows in the table, as someone can who may write the file, or administers the server."""
+    """Replace the rows of the table, as an attacker can who may write the file or administers the server."""
     if ledger.on_server:
         with psycopg.connect(user=SUPERUSER) as connection:
             connection.execute(UNGUARDED)
@@ -667,7 +667,7 @@ $$
 
 
 def rechained(rows):
-    """The same rows as a chain without a fault, as someone can make it who knows how it is made."""
+    """The same rows as a chain without a fault, as an attacker can make it who knows the chain's construction."""
     made = []
     for number, row in enumerate(rows, start=1):
         entry = Entry(*row)
@@ -735,7 +735,7 @@ def assert_every_one_is_refused(ledger, tampered):
     [pytest.param(1, id="of one entry"), pytest.param(4, id="of any entry", marks=pytest.mark.prove)],
 )
 def test_an_edit_of_any_field_of_any_entry_shows(written, entries_by_field):
-    """Of one entry: of the first the first field, of the second the second, and so on in turn."""
+    """Each edit alters one entry: the first field of the first, the second field of the second, and so on in turn."""
 
     def edited(intact):
         for number, row in enumerate(intact):

@@ -248,7 +248,7 @@ def test_the_constraints_hold_without_the_trigger(database: Database, ledger: Le
 
 @pytest.mark.deep
 def test_two_snapshots_do_not_append_the_same_number(database: Database, ledger: Ledger) -> None:
-    """Under REPEATABLE READ the trigger looks at the chain as it was before the other one appended."""
+    """Under REPEATABLE READ the trigger reads the chain as it was before the other session appended."""
     last = ledger.entries()[-1]
     one, other = (
         hashed(replace(last, sequence=4, previous_hash=last.hash, draw_id=letter * 64)) for letter in ("a", "b")
@@ -332,9 +332,10 @@ def test_an_auditor_reads_again_if_somebody_charges_meanwhile(
 
 
 def test_an_opened_ledger_has_every_entry_that_can_still_be_committed(database: Database, ledger: Ledger) -> None:
-    """A process inserted an entry, lost its lock, and commits: another one, which has the lock, reads the entry.
+    """A process inserts an entry, loses its lock, and commits: another process, which now has the lock, reads the
+    entry.
 
-    Wrong program: a lock in another transaction alone, after which the entry follows an anchor that does not know it.
+    Wrong program: takes a lock only in another transaction, so that the entry follows an anchor that does not know it.
     """
     last = ledger.entries()[-1]
     following = hashed(replace(last, sequence=4, previous_hash=last.hash, draw_id="f" * 64))
@@ -354,7 +355,7 @@ def test_an_opened_ledger_has_every_entry_that_can_still_be_committed(database: 
 def test_an_entry_is_not_committed_without_the_lock(
     database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its connection is lost, and that of the entry is not: another process may have read the chain."""
+    """The connection of the lock is lost, but the entry's is not: another process may have read the chain."""
     ended = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'stirred.turns'::regclass"
     with ledger._open_to_append() as (opened, reading):
         reserved = reading.entries[-1]
@@ -395,7 +396,7 @@ def test_a_ledger_stays_open_however_long_nothing_happens(database: Database, le
 
 @pytest.mark.parametrize("there", [False, True])
 def test_an_anchor_seals_where_the_ledger_is(there: bool) -> None:
-    """And that of a file is the same as of versions without a server, which could not read another."""
+    """The anchor of a file is the same as in versions without a server, which could not read another."""
     sealed = Anchor(3, "ab" * 32, on_server=there).seal(b"key")
     assert unseal(sealed, b"key") == Anchor(3, "ab" * 32, on_server=there)
     record = json.loads(sealed)
@@ -513,7 +514,7 @@ def session_table() -> Any:
 def test_a_moved_file_is_not_appended_to_even_under_an_earlier_anchor(
     database: Database, tmp_path: Path, in_file: Ledger
 ) -> None:
-    """As after the custody alone was restored from a backup: two ledgers that go on would overspend."""
+    """This happens if only the custody is restored from a backup. Two ledgers that continue would overspend."""
     anchor = tmp_path / "custody" / "ledger.anchor"
     kept, on_file = anchor.read_bytes(), in_file.entries()
     on_server(in_file).move_to_server()
@@ -572,7 +573,8 @@ def test_a_lost_custody_is_not_made_anew_while_the_server_has_entries(ledger: Le
 def test_a_server_ledger_with_entries_of_others_is_refused_and_nothing_is_moved(
     database: Database, ledger: Ledger, tmp_path: Path
 ) -> None:
-    """Also with entries that this deployment has, but not at the beginning, and with more than it has."""
+    """The same holds for entries that this deployment has, but not at the beginning, and for more entries than it
+    has."""
     other = deployment(tmp_path / "other")
     for release in ("first", "second", "third"):
         reserve(other, release)
@@ -793,7 +795,7 @@ def test_a_connection_that_is_lost_before_the_commit_leaves_no_charge(
 
 @contextmanager
 def losing(database: Database, folder: Path, word: bytes) -> Iterator[dict[str, str]]:
-    """libpq's environment of a server whose answers are lost from the first to a message with a word on."""
+    """libpq's environment of a server whose answers are lost from the first message with a given word."""
     place = folder / "socket"
     place.mkdir()
     name = ".s.PGSQL.5432"
@@ -981,7 +983,8 @@ def test_eight_processes_charge_exactly_to_the_cap_though_some_are_killed(
 def test_who_reads_while_others_append_sees_an_intact_ledger(
     database: Database, tmp_path: Path, processes: Callable[..., Any]
 ) -> None:
-    """Also the auditor, without a lock: one who did not look again would find an anchor that is too late or early."""
+    """The same holds for the auditor, without a lock, who without a second look would find the anchor too late or
+    early."""
     ledger, found = known_to_processes(tmp_path, database), []
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(processes, "crowd", tmp_path, 4, 0)

@@ -64,7 +64,7 @@ def test_threads_begin_no_task_after_one_has_failed() -> None:
 
 @pytest.mark.parametrize("tasks", [8, 2])
 def test_a_failing_thread_stops_the_others(tasks: int) -> None:
-    """Wrong program: an error is noticed when its result is due, after tasks that run until they are told to stop."""
+    """Wrong program: notices an error only when its result is due, after tasks that run until they are told to stop."""
     stopped_early = []
 
     def work(task: int, stopped: Stopped) -> None:

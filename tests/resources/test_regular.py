@@ -1,4 +1,4 @@
-"""Files that declarations name, or that others can replace: a reader would wait for a named pipe for ever."""
+"""Files that declarations name or that other users can replace: a reader would wait forever for a named pipe."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from resources.regular import read_regular
 
 
 def _check(path: Path) -> None:
-    """As `stirred check`, which collects problems."""
+    """Like `stirred check`, which collects problems."""
     (problem,) = _read(path, path.name, [])
     raise RefusedError(problem.text)
 

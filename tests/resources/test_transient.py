@@ -157,7 +157,7 @@ def test_a_catalog_whose_disk_is_full_says_nothing_of_the_tables(lake: Lake) -> 
 def test_a_server_that_is_back_in_time_is_waited_for(
     lake: Lake, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong programs: no second attempt, and one that does not attach the other zone again."""
+    """Wrong programs: make no second attempt, or make one that does not attach the other zone again."""
     warehouse = lake.warehouse()
     with stopped(postgres):
         assert "PostgreSQL cannot be reached" in transient(lambda: read(warehouse))
@@ -178,7 +178,7 @@ def test_a_server_that_is_back_in_time_is_waited_for(
 
 
 def test_a_refusal_of_the_server_is_none_that_passes(lake: Lake, postgres: Server) -> None:
-    """A wrong password is not tried again, and is not said to pass."""
+    """A wrong password is not tried again, and the error does not promise that it passes."""
     warehouse, passwords, services = lake.warehouse(), lake.root / "passwords", lake.root / "services"
     for file, old, new in (
         (passwords, "planted", "wrong"),
@@ -282,9 +282,10 @@ def test_an_s3_server_that_is_lost_says_nothing_of_the_tables_and_one_that_refus
 def test_a_ledger_whose_server_is_lost_is_none_with_a_problem(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is one that another process holds.
+    """The same holds for a ledger that another process holds.
 
-    Wrong programs: a verdict of the gate `ledger_intact`, and one error for a wrong password and a lost server.
+    Wrong programs: give a verdict of the gate `ledger_intact`, or the same error for a wrong password and a lost
+    server.
     """
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
     monkeypatch.setattr(storage, "WAITS", ())

@@ -103,7 +103,8 @@ BY_QUERY = "CASE WHEN current_query() LIKE 'COPY%' THEN one + 1 ELSE one END"
     ],
 )
 def test_a_zone_that_carries_more_than_its_tables_is_refused(warehouse, zone, forged):
-    """It could show the gates other values than the publication, or a value as another, or have a key published."""
+    """Such a zone could show the gates other values than the publication, show one value as another, or publish a
+    key."""
     make(warehouse, "SELECT 1 AS one", Table(zone, "village", "units"))
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{warehouse.path(zone)}' AS {zone.value}")
@@ -408,7 +409,8 @@ def test_a_session_that_writes_computes_versions_anew(warehouse):
 
 @pytest.fixture
 def computed(monkeypatch):
-    """All tables are large in their files, none is remembered, and these are the tables whose digests were computed."""
+    """Treat all tables as large in their files and remember none; return the list of tables whose digests were
+    computed."""
     tables, compute = [], Session._digest_columns
 
     def note(session, name, table):
