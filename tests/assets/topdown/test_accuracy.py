@@ -161,7 +161,8 @@ def test_nobody_at_all_has_no_distance_but_errors(tmp_path: Path) -> None:
 
 @pytest.mark.prove
 def test_counts_are_sorted_in_whatever_order_they_are_stored(tmp_path: Path) -> None:
-    """Told apart from: counts in the order of storage, and a place and cell that is twice in it, but not in a row."""
+    """Wrong programs: keep the order of storage; or miss a place and cell that is stored twice, but not in adjacent
+    rows."""
     made, truth, _ = filled(tmp_path)
     for level, histograms in truth.items():
         made.write_estimates(level, histograms)
@@ -230,7 +231,7 @@ def test_lists_that_an_earlier_version_stored_are_read(tmp_path: Path) -> None:
 def test_answers_that_forged_statistics_let_through_are_refused(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
-    """Told apart from: by position alone, in which -8 is the first of eight places as 0 is."""
+    """Wrong program: goes by position alone, in which -8 is the first of eight places as 0 is."""
     made, _, _ = filled(tmp_path)
     query = made.release.design.measured_at("persons", "Block")[0]
     given = {"histogram": "persons", "level": "Block", "first": 0} | change

@@ -267,7 +267,7 @@ def test_files_that_are_not_whole_are_refused(
 
 @pytest.mark.parametrize("linked", ["the files", "US_Person_PL", "US.parquet", "DPQuery", "data.parquet"])
 def test_no_link_in_the_folder_leads_to_other_data(tmp_path: Path, linked: str) -> None:
-    """Whose hash a certificate, or the refusal of another hash, would show. Told apart from a program that only refuses
+    """A certificate, or the refusal of another hash, would show the hash of these data. Wrong program: refuses only
     links to files."""
     path = tmp_path / "the files" / "US_Person_PL" / "US.parquet" / "DPQuery" / "data.parquet"
     path.parent.mkdir(parents=True)

@@ -28,7 +28,7 @@ SENDERS = {"estimation", "information", "replicates"}
 
 @dataclass(frozen=True)
 class Secret(workers.Task):
-    """A task with more than a task has."""
+    """A task with an additional field, a key."""
 
     key: bytes = b""
 

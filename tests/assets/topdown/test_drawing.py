@@ -560,7 +560,7 @@ def test_a_verdict_is_of_one_key_code_and_declaration(drawn: TopDownDeployment) 
 def test_no_verdict_follows_from_code_that_was_exchanged_after_the_process_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: the time of its last change, which `rsync -a`, `cp -p` and `tar` take with it."""
+    """Wrong program: goes by the time of its last change, which `rsync -a`, `cp -p` and `tar` preserve."""
     monkeypatch.setattr("assets.release.verdicts.CODE", tmp_path)
     (tmp_path / "sql").mkdir()
     path = tmp_path / "sql" / "exchanged.sql"

@@ -216,7 +216,7 @@ def test_every_field_of_an_account_is_sealed(estimates: Village, column: str) ->
 @deep_cases(1)
 @pytest.mark.deep
 def test_estimates_of_an_earlier_draw_with_their_own_seal_are_found(estimates: Village) -> None:
-    """A seal is genuine, but of other measurements: it does not fit the account of the level above."""
+    """The seal is genuine, but of other measurements: it does not fit the account of the level above."""
     country, release, warehouse = estimates
     table, name = first(release, "Block")
     tables = (table, f"{table}_made", f"{table}_seal")
@@ -249,8 +249,8 @@ def test_a_seal_of_another_level_or_release_does_not_fit(estimates: Village) -> 
 @deep_cases(1)
 @pytest.mark.prove
 def test_measurements_that_were_altered_only_while_they_were_read_are_found(estimates: Village) -> None:
-    """The estimates are sealed as of the draw, but the answers that were read are not those that were drawn, and the
-    level is made again."""
+    """The estimates are sealed as of the draw, but the answers read were not those of the draw, and the level is made
+    again."""
     _, release, warehouse = estimates
     labels = labels_of(warehouse, release)
     drawn = hash_streams({label: made(warehouse, release)[1][label] for label in labels})
@@ -353,8 +353,8 @@ def test_invariants_follow_only_from_current_histograms(tmp_path: Path) -> None:
 def test_histograms_are_of_the_records_by_whose_places_they_were_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong program: in a lake, seals as counts of the current records those by places of earlier ones, which another
-    run replaced after the places were found."""
+    """Wrong program: in a lake, counts records by places of earlier records, which another run replaced after the
+    places were found, and seals the counts as those of the current records."""
     deployment = topdown_deployment(tmp_path / "release")
     deployment.run("cef", "spine")
     versions = iter(({"cef": "before"}, {"cef": "after"}))

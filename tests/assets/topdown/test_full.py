@@ -384,8 +384,9 @@ def test_intervals_of_missing_exchanged_and_altered_states_are_refused(full: Ful
 
 @pytest.mark.prove
 def test_the_run_of_a_state_needs_no_table_of_another_one(full: Full, tmp_path: Path) -> None:
-    """So that its work does not grow with their number. Who joins the states needs all. Wrong programs: accounts of all
-    states, or a view over the measurements of all states, that the run of one reads; and a join that believes it."""
+    """The work of a state does not grow with the number of states. Only the join of the states needs all of them. Wrong
+    programs: the run of one state reads accounts of all states, or a view over the measurements of all states; or the
+    join believes that view."""
     release = redeclared(full.release, partitions="state")
     warehouse = measured(tmp_path, release, full.country)
     custody, other = custody_of(warehouse), replace(full, release=release, warehouse=warehouse)
@@ -489,8 +490,8 @@ def test_what_a_state_is_made_of_is_not_exchanged_for_what_was_sealed_before(ful
 
 
 def test_intervals_are_not_made_from_altered_answers(copied: Full) -> None:
-    """Wrong program: the answers of the blocks are only compared with those of the draw where estimates read them, so
-    that the intervals of others stay once they are restored."""
+    """Wrong program: compares the blocks' answers with the draw's only where estimates read them, so that intervals of
+    other answers stay once they are restored."""
     alter(copied, 0, 40)
     with pytest.raises(StaleInputError, match="altered while intervals were made"):
         make_intervals(copied.warehouse, custody_of(copied.warehouse), copied.release)

@@ -390,8 +390,8 @@ MORE = "UPDATE noisy_measurements SET answers = packed(list_transform(unpacked(a
 
 @pytest.mark.prove
 def test_products_made_anew_from_altered_measurements_do_not_pass(escrowed: TopDownDeployment) -> None:
-    """All tables agree with each other: only the ledger and the draw made again can tell. Told apart from: estimates
-    that are kept, because they are of the same draw."""
+    """All tables agree with each other: only the ledger and the draw made again can tell. Wrong program: keeps
+    estimates, because they are of the same draw."""
     executes(MORE)(escrowed)
     escrowed.run("level_nation", "level_block", "microdata", "tables")
     assert failing(escrowed) == {*DRAW, "estimates_as_made"}
@@ -450,7 +450,7 @@ OPENED: list[list[str]] = []
 
 @pytest.mark.deep
 def test_gates_read_nothing_besides_code_and_what_verdicts_rest_on(kept_escrowed: TopDownDeployment) -> None:
-    """Told apart from: a file that a declaration names, whose content could change under a kept verdict."""
+    """Wrong program: reads a file that a declaration names, whose content could change under a kept verdict."""
     opened: list[str] = []
     OPENED.append(opened)
     sys.addaudithook(

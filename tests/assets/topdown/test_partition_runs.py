@@ -77,7 +77,7 @@ def key_of(stage: str) -> dg.AssetKey:
 
 
 def test_what_follows_a_run_waits_for_every_state_of_its_draw() -> None:
-    """A program that counts states of another draw, or of before the run, or goes on after a failure, is noticed."""
+    """Wrong programs: count states of another draw, or of the time before the run; or continue after a failure."""
     instance = dg.DagsterInstance.ephemeral()
     release: Any = SimpleNamespace(schema="town__redistricting", key=key_of)
     partitions = Partitions("town__redistricting__states", [OF_LEVELS])
@@ -150,7 +150,7 @@ def test_each_round_follows_the_one_before_it() -> None:
 
 
 def test_what_follows_a_lost_run_follows_the_run_that_finished_it() -> None:
-    """The run that made the level of the states was lost after that, and is launched again, which skips the level."""
+    """The run that made the level of the states was lost afterwards. It is launched again, and skips the level."""
     instance = dg.DagsterInstance.ephemeral()
     release: Any = SimpleNamespace(schema="town__redistricting", key=key_of)
     partitions = Partitions("town__redistricting__states", [OF_LEVELS])

@@ -297,7 +297,7 @@ def test_lists_of_an_earlier_version_stay_or_are_all_packed(tmp_path: Path, key:
 def test_estimates_by_state_are_those_of_one_run(
     plain: Deployment[TopDownRelease], by_state: Deployment[TopDownRelease]
 ) -> None:
-    """Told apart from: a program that numbers the records of each state from 1."""
+    """Wrong program: numbers the records of each state from 1."""
     require_same(plain, by_state)
     assert len(states_of(by_state)) > 1
     release = by_state.release
@@ -366,8 +366,8 @@ def asked(deployment: Deployment[Any], monkeypatch: pytest.MonkeyPatch) -> tuple
 def test_what_a_state_s_run_has_found_is_asked_again_only_where_its_tables_were_altered(
     by_state: Deployment[TopDownRelease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told apart from: verdicts of which the content is not looked at, or that are taken for those of another state;
-    and gates that ask every state again."""
+    """Wrong programs: use verdicts without checking their content, or those of another state; or ask every state
+    again."""
     deployment = by_state
     assert asked(deployment, monkeypatch) == (set(), set())
     first, other, *_ = states_of(deployment)
@@ -379,8 +379,8 @@ def test_what_a_state_s_run_has_found_is_asked_again_only_where_its_tables_were_
 
 
 def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> None:
-    """A missing state, tables of another state, altered tables, records and estimates. Told apart from: an audit that
-    shows DuckDB's errors for the tables that are not there yet."""
+    """A missing state, tables of another state, altered tables, records and estimates. Wrong program: an audit that
+    shows DuckDB's errors for the missing tables."""
     assert (
         f"measurements below 1 states are missing, or not of this draw ({parted.first})" in parted.refused["unmeasured"]
     )
@@ -416,13 +416,13 @@ def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> No
     strange = [problem for gate in of_states for problem in gate.evaluate(deployment.context)]
     assert sum("rows in the table of another state" in problem for problem in strange) == len(strange) == 2
     with deployment.opened() as connection:
-        # Of other types, with which all states together have those that they had before.
+        # Of other types; all states together keep their types.
         for name, column in (("h1", "H0010001"), ("units", "record")):
             connection.execute(f'ALTER TABLE "{name}__{first}" ALTER "{column}" TYPE SMALLINT')
     strange = [problem for gate in of_states for problem in gate.evaluate(deployment.context)]
     assert sum("other columns than all states have" in problem for problem in strange) == len(strange) - 2 == 2
     with deployment.opened() as connection:
-        # Other measurements of a place, in the table of another state than its own, from which the place is read.
+        # Other measurements of a place, in the table of another state. The place is read from its own state's table.
         second = (
             '* REPLACE (packed(list_transform(unpacked(answers), x -> x + 1)) AS answers) FROM "noisy_measurements__'
         )

@@ -314,7 +314,8 @@ def test_the_spine_has_every_place_of_a_unit_once_below_the_place_it_lies_in(pub
 
 
 def test_the_census_of_production_is_one_in_which_levels_differ(of_production: Case) -> None:
-    """Or a level could be taken for another unnoticed: each has more places than the one above, of unequal size."""
+    """Otherwise a level could be taken for another unnoticed: each has more places than the one above, of unequal
+    size."""
     sizes = [len(places) for places in of_production.places.values()]
     assert sizes == sorted(set(sizes))
     assert len({geoid[-4:] for geoid in of_production.places["Block"]}) < sizes[-1] / 2, "codes of blocks recur"

@@ -324,7 +324,7 @@ def test_more_replicates_keep_the_earlier_ones_and_fewer_discard_the_others(
 
 
 def test_replicates_of_estimates_that_were_removed_are_refused_in_one_sentence(copied: Repeated) -> None:
-    """As after a withdrawal. Told apart from: DuckDB's words about a table that there is not."""
+    """As after a withdrawal. Wrong program: shows DuckDB's words about a missing table."""
     copied.attacked("DROP TABLE spine")
     with (
         copied.warehouse.session(reads=[Zone.PUBLIC]) as session,

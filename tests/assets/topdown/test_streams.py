@@ -100,7 +100,7 @@ def test_every_place_of_every_query_belongs_to_one_stream_and_only_to_that_of_it
 
 @pytest.mark.parametrize("state", PLACES)
 def test_the_noise_of_a_state_does_not_depend_on_which_other_states_there_are(state: str) -> None:
-    """Every subset and order of the other states, and others that are named or sized otherwise."""
+    """Every subset and order of the other states, and other states with other names or sizes."""
     alone = noise_of(of({state: PLACES[state]}), state)
     assert len(alone) == 6
     others = [each for each in PLACES if each != state]

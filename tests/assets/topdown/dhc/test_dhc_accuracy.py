@@ -18,7 +18,7 @@ from tests.mechanisms.topdown.dhc.test_estimation import lower_levels
 
 
 def test_siblings_whose_parent_is_empty_are_not_compared() -> None:
-    """Told apart from: errors over all places, which ask for answers that the estimation never read."""
+    """Wrong program: errors over all places, which ask for answers that the estimation never read."""
     parents = [np.zeros(1, np.int64), np.array([0, 0]), np.array([0, 0, 1, 1])]
     level = plan_levels(UNITS, lower_levels(UNIT_ALLOCATION, 3), parents)[-1]
     exact = count(UNITS, np.array([0, 1]), np.array([0, 4]))

@@ -48,7 +48,7 @@ def execute(deployment: Deployment[Any], job: str, *, state: str | None = None, 
 
 
 def test_a_dhc_by_state_is_that_of_one_run(tmp_path: Path) -> None:
-    """Told apart from: noise that depends on a place's number within its state, estimates of a state that are read from
+    """Wrong programs: noise that depends on a place's number within its state, estimates of a state that are read from
     other states' tables, and a state that is altered, missing or left over."""
     folder = tmp_path / "town"
     plain = deploy_states(folder)

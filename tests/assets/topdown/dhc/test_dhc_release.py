@@ -141,15 +141,16 @@ def read(deployment: DHCDeployment, name: str, release: str = "dhc", sep: str = 
 
 
 def test_a_release_is_charged_for_units_twice_and_for_households_four_times(published: DHCDeployment) -> None:
-    """Told apart from: each counted once, as Theorem 2 does, and from twice for both."""
+    """Wrong programs: count each once, as Theorem 2 does, or both twice."""
     (charge, settled) = published.ledger
     assert str(charge.parse_specification().charge) == CHARGED
     assert settled.kind == "settle"
 
 
 def test_the_redistricting_data_hold_in_every_place_of_every_level(published: DHCDeployment) -> None:
-    """Told apart from: held at the root or the county only, and tables of the levels' own estimates; and persons in a
-    type of group quarters that only another block has. The published microdata of both releases are counted anew."""
+    """Wrong programs: hold them at the root or the county only; make tables of the levels' own estimates; put persons
+    into a type of group quarters that only another block has. The published microdata of both releases are counted
+    again."""
     persons, before = read(published, "persons", sep="|"), read(published, "persons", "redistricting")
     block = persons[["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]].apply(
         lambda row: "".join(f"{code:0{width}}" for code, width in zip(row, (2, 3, 6, 4), strict=True)), axis=1
@@ -215,8 +216,8 @@ def test_the_published_answers_are_those_of_a_complete_draw_cell_by_cell(publish
 
 
 def test_answers_in_memory_together_are_few_or_of_one_family(published: DHCDeployment) -> None:
-    """Told apart from: the families whose parents' counts are few, which have as many answers as they have children;
-    and places left out between two batches."""
+    """Wrong programs: take together the families whose parents' counts are few, which have as many answers as they have
+    children; or leave places out between two batches."""
     release, most = published.release, 200
     with (
         patch.object(histograms, "CELLS_AT_A_TIME", most),
@@ -406,7 +407,7 @@ NUMBERS = [
 def test_a_forged_number_is_named_by_every_gate_that_reads_it(
     altered: DHCDeployment, table: str, column: str, value: str
 ) -> None:
-    """Told apart from: a gate that takes the number for a position in an array."""
+    """Wrong program: a gate that takes the number for a position in an array."""
     one = f"{table} SET {column} = {FORGED[value]} WHERE rowid = (SELECT max(rowid) FROM {table})"
     executes(f"UPDATE {one}")(altered)
     with altered.context.snapshot() as context:
@@ -425,7 +426,7 @@ def test_what_holds_cannot_be_altered_after_the_charge(altered: DHCDeployment, t
 
 
 def test_blocks_that_cannot_be_completed_are_counted_however_many_are_read_at_a_time(altered: DHCDeployment) -> None:
-    """Told apart from: the count of one piece."""
+    """Wrong program: reports the count of one piece."""
     households, others = GROUPS // 8, 7 * GROUPS // 8
     moved = f"UPDATE redistricting SET cell = cell + {others} WHERE histogram = 'persons' AND cell < {households}"
     executes("DELETE FROM facilities", moved)(altered)
@@ -450,7 +451,7 @@ def test_nothing_is_settled_that_the_levels_were_not_estimated_from(killed: Kill
 
 @pytest.mark.prove
 def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(killed: Killed) -> None:
-    """Told apart from: levels drawn anew, and estimates taken over that someone altered between two runs."""
+    """Wrong programs: draw levels again, or use estimates that were altered between two runs."""
     assert "missing, altered, or not of this draw" in killed.refusal
     assert killed.again == 1, "the county alone"
     with killed.deployment.opened() as connection:
@@ -464,7 +465,8 @@ def test_a_new_run_continues_at_the_level_where_a_killed_run_stopped(killed: Kil
 
 @pytest.mark.prove
 def test_a_level_says_how_many_of_its_families_are_estimated(killed: Killed) -> None:
-    """Told apart from: families of a span alone, of which there are several; and of all histograms together."""
+    """Wrong programs: report the families of one span, of which there are several; or those of all histograms
+    together."""
     with killed.deployment.opened() as connection:
         ((counties,),) = connection.execute("SELECT count(*) FROM spine WHERE level = 'County'").fetchall()
     due = [(str(done), str(counties)) for done in range(1, counties + 1)]
@@ -554,7 +556,7 @@ def test_a_declaration_that_cannot_be_carried_out_is_refused(published: DHCDeplo
 @pytest.mark.prove
 def test_own_queries_are_those_of_the_whole_release(tmp_path: Path) -> None:
     """Every level asks other queries, in passes of its own; the county is the state's only child, which is measured at
-    the state. Told apart from: production's queries, or every query at every level, in the measurements, the ledger or
+    the state. Wrong programs: production's queries, or every query at every level, in the measurements, the ledger or
     the certificate; and gates of production's queries alone."""
     changes = OWN_QUERIES | {"products": ["P1", "persons", "units", "noisy_measurements"]}
     deployment = dhc_deployment(tmp_path / "town", **changes)
@@ -596,7 +598,7 @@ def test_householders_beyond_persons_are_found_in_the_published_records(publishe
 
 
 def test_a_spine_that_begins_with_the_state_is_of_one_state(altered: DHCDeployment) -> None:
-    """Told apart from: a root named State that has all of them."""
+    """Wrong program: a root named State that has all of them."""
     production = dict.fromkeys(("persons", "units", "households"), "production")
     release = dhc_deployment(altered.root, spine="puerto_rico", **production).release
     with altered.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
@@ -611,7 +613,7 @@ def test_a_spine_that_begins_with_the_state_is_of_one_state(altered: DHCDeployme
 
 @pytest.mark.prove
 def test_puerto_rico_has_the_levels_and_the_budgets_of_2020(tmp_path: Path) -> None:
-    """Told apart from: a nation above it, and the budgets of the United States, of which 37.622 is charged."""
+    """Wrong programs: a nation above it, and the budgets of the United States, of which 37.622 is charged."""
     production = dict.fromkeys(("persons", "units", "households"), "production")
     town = {"states": ("72",), "homes": 60, "products": ["P1", "P8", "H3", "persons", "units", "noisy_measurements"]}
     deployment = dhc_deployment(tmp_path / "town", spine="puerto_rico", **production, **town)
@@ -646,7 +648,7 @@ def of_production(tmp_path: Path) -> DHCRelease:
 
 
 def test_the_certificate_of_production_has_the_losses_of_2020_beside_what_is_charged(of_production: DHCRelease) -> None:
-    """Told apart from: units and households counted twice or more where the 2020 Census counts them once, and
+    """Wrong programs: units and households counted twice or more where the 2020 Census counts them once, and
     redistricting data whose units count twice there."""
     versions = dict.fromkeys((COUNTS, PLACES), "")
     losses = [each.loss for each in dhc_statement(of_production, Inputs(versions), "").equivalents]
@@ -656,7 +658,7 @@ def test_the_certificate_of_production_has_the_losses_of_2020_beside_what_is_cha
 
 
 def test_every_query_that_can_be_declared_has_words() -> None:
-    """Told apart from: a recode that only an office's own queries use and that the certificate cannot name."""
+    """Wrong program: the certificate cannot name a recode that only an office's own queries use."""
     names = [each.name for schema in SCHEMAS.values() for each in (*schema.attributes, *schema.recodes)]
     assert [name for name in names if name not in ATTRIBUTE_WORDS] == []
 
@@ -933,8 +935,8 @@ def read_all_told(deployment: DHCDeployment) -> None:
 
 @pytest.mark.prove
 def test_records_that_changed_after_the_charge_are_not_measured(tmp_path: Path) -> None:
-    """Told apart from: counts that another run, of another declaration, replaces after they were compared, and before
-    it publishes their version. Estimated again from the right ones, the noise would be the same."""
+    """Wrong program: measures counts that another run, of another declaration, replaces after the comparison and before
+    it publishes their version. Estimated again from the right counts, the noise would be the same."""
     deployment = dhc_deployment(tmp_path / "town")
     deployment.run(*TO_CHARGE)
     add_one = "UPDATE confidential.town__dhc.histograms SET count = count + 1"

@@ -54,9 +54,9 @@ def list_groups(units: list[Unit]) -> dict[tuple[str, str, str], tuple[int, tupl
 
 
 def test_runs_of_the_production_spine_are_those_that_plain_python_finds(tmp_path: Path) -> None:
-    """Told apart from: runs of a tract or a block code, wherever it is; as many blocks in a run as their number in the
-    group allows, instead of that in the tract subset; and empty group quarters that tell blocks apart, or types that do
-    not."""
+    """Wrong programs: runs of a tract or a block code, wherever it is; as many blocks in a run as their number in the
+    group allows, instead of their number in the tract subset; and empty group quarters that tell blocks apart, or types
+    that do not."""
     units = draw_units()
     with Warehouse(folder=str(tmp_path)).session(writes=Zone.PUBLIC) as session:
         names = {"subset_group": SUBSET_GROUP, "block_group": BLOCK_GROUP}

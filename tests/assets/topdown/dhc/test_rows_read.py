@@ -28,8 +28,8 @@ STATEMENTS: Mapping[str, Mapping[str, Any]] = {
 @deep_cases(0)
 @pytest.mark.parametrize("name", list(STATEMENTS))
 def test_of_a_large_table_only_rows_near_those_asked_for_are_read(tmp_path: Path, name: str) -> None:
-    """Told apart from: a condition that is evaluated after all rows were read, as in a session that does not rely on
-    stored minima and maxima, or on a number that is computed; then time grows with the square of the places."""
+    """Wrong programs: evaluate the condition after all rows were read, as in a session that does not rely on stored
+    minima and maxima, or put it on a computed number; then time grows with the square of the places."""
     rows = pa.table(
         {
             **{column: pa.repeat(value, PLACES) for column, value in CHOSEN.items()},

@@ -70,7 +70,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
 def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdrawn(
     town: Deployment[Any], tmp_path: Path
 ) -> None:
-    """Told apart from: other options or limits than the release's own; a ledger entry; a certificate that names no
+    """Wrong programs: other options or limits than the release's own; a ledger entry; a certificate that names no
     source; editions that the audit compares with draws of their own; estimates that outlive a withdrawn draw."""
     context, folder, of = town.context, town.release.folder, town.release.of
     assert [(each.kind, each.release) for each in town.ledger] == [(RESERVE, of.name), (SETTLE, of.name)]
@@ -111,7 +111,7 @@ def test_estimates_are_those_of_the_release_uncharged_and_go_when_it_is_withdraw
 
 @pytest.mark.prove
 def test_estimates_are_published_in_other_formats(town: Deployment[Any], tmp_path: Path) -> None:
-    """Told apart from: formats that need a draw of the release's own, or that are missing in the certificate."""
+    """Wrong programs: formats that need a draw of the release's own, or that are missing in the certificate."""
     shutil.copytree(town.root, tmp_path, dirs_exist_ok=True)
     copied = reestimation_deployment(tmp_path, estimation="full", formats=[Format.PX.value])
     copied.run("publication")
@@ -125,9 +125,9 @@ def test_estimates_are_published_in_other_formats(town: Deployment[Any], tmp_pat
 
 
 def test_no_name_has_editions_of_draws_of_two_releases(town: Deployment[Any]) -> None:
-    """Told apart from: estimates that replace the publication of a release that is no longer declared, whose draw the
-    audit would then look for in vain; and estimates from a draw of another release than before, whose editions would
-    have the same numbers, and of which a withdrawal of the first release would leave those that rest on it."""
+    """Wrong programs: estimates replace the publication of a release that is no longer declared, whose draw the audit
+    would then look for in vain; estimates come from a draw of another release than before, so that their editions have
+    the same numbers, and a withdrawal of the first release leaves the editions that rest on it."""
     release, before = town.release, sorted(town.release.published.rglob("*"))
     named = replace(release, declaration=release.declaration.model_copy(update={"name": "redistricting"}))
     context: Any = replace(town.context, method=Anew(named))
@@ -189,8 +189,8 @@ def test_altered_tables_and_sources_are_not_published(town: Deployment[Any]) -> 
 
 @pytest.mark.deep
 def test_a_certificate_of_others_says_nothing_that_is_not_repeated_as_it_is(town: Deployment[Any]) -> None:
-    """Told apart from: texts, dates and numbers of another deployment that this one signs, or that end in an error of
-    Python's."""
+    """Wrong programs: sign texts, dates and numbers of another deployment, or end in Python's own errors because of
+    them."""
     given, folder, custody = town.release.of.folder, town.root / "foreign", town.context.custody
     shutil.copytree(given, folder)
     shutil.copy(given.parents[1] / "public_key.pem", town.root / "foreign.pem")
@@ -222,10 +222,10 @@ def test_a_certificate_of_others_says_nothing_that_is_not_repeated_as_it_is(town
 
 @pytest.mark.prove
 def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path: Path) -> None:
-    """In a deployment without records. Told apart from: a publication that needs a ledger entry, or a database of
-    records; other files that pass for the declared ones, or replace an edition, also after a withdrawal;
-    a refused file that leaves tables or a publication behind, or whose hash is published although it is no measurement;
-    sums of places from other files than were published."""
+    """In a deployment without records. Wrong programs: a publication that needs a ledger entry, or a database of
+    records; other files that pass for the declared ones, or replace an edition, also after a withdrawal; a refused file
+    that leaves tables or a publication behind, or whose hash is published although it is no measurement; sums of places
+    from other files than were published."""
     truth = made(tmp_path / "files")
     declared = OF_FOLDER | {"populations": truth["populations"]}
     deployment = reestimation_deployment(tmp_path, estimation="full", **declared)
