@@ -211,7 +211,7 @@ def test_the_cursor_survives_a_restart(watch: Watch, release: SwappingRelease, t
 
 
 def test_a_cursor_with_whole_digests_launches_nothing(watch: Watch) -> None:
-    """Earlier versions kept them. Wrong program: one that takes each watched source for changed after an update."""
+    """Earlier versions kept them. Wrong program: one that treats each watched source as changed after an update."""
     watch.look()
     kept = json.loads(watch.cursor or "")
     watch.cursor = json.dumps({name: f"{value}{'0' * 52}" if name != "launches" else 0 for name, value in kept.items()})

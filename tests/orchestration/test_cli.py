@@ -320,7 +320,7 @@ def test_all_partitions_are_in_the_queue_at_once_and_what_follows_after_them(
 
 
 def test_parts_that_a_release_counts_are_read_and_counted_by_one_run_each() -> None:
-    """Wrong programs: parts that are counted by the job of the release alone, and runs that only read them before."""
+    """Wrong programs: count parts only in the job of the release, or launch runs that only read them before."""
     queue: Any = OfQueue([], counts=True)
     runs._run_jobs_queued(runs._Progress(quiet=True), queue, "town/r", {})
     of_parts = ["counts town/r A", "counts town/r B"]
@@ -331,7 +331,8 @@ def test_parts_that_a_release_counts_are_read_and_counted_by_one_run_each() -> N
 def test_on_one_machine_states_take_turns_and_the_publication_follows_them(
     monkeypatch: pytest.MonkeyPatch, rounds: list[str]
 ) -> None:
-    """Wrong programs: runs of parts of a source, which would only take turns, and jobs after one that failed."""
+    """Wrong programs: run parts of a source separately, although they would only take turns, or start jobs after a
+    failed one."""
     done = list[str]()
 
     def run(

@@ -202,7 +202,7 @@ def set_back(earlier: dict[Path, bytes]) -> None:
 
 
 def test_a_ledger_that_was_set_back_with_its_anchor_is_found_by_a_stamp_and_charges_nothing(ledger: Ledger) -> None:
-    """Wrong programs: looking at the anchor alone, which is set back too, or at sequence numbers alone."""
+    """Wrong programs: check only the anchor, which is set back too, or only sequence numbers."""
     ledger.stamp_head()
     earlier = state(ledger)
     reserve(ledger, "second")

@@ -266,7 +266,7 @@ def test_without_any_of_its_parts_a_deployment_is_new_whole_or_refused(tmp_path,
 
 @pytest.mark.parametrize("charged", [True, False], ids=["charged", "not charged"])
 def test_another_custody_is_refused_wherever_it_comes_from(tmp_path, monkeypatch, charged):
-    """Wrong programs: looking at the key alone, or at key and anchor without the databases."""
+    """Wrong programs: check only the key, or key and anchor without the databases."""
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
     custody, other = used(tmp_path / "one", charged=charged), used(tmp_path / "other", charged=charged)
     other.version_key()
@@ -416,7 +416,7 @@ def test_an_ephemeral_key_lives_from_charge_to_settlement(custody):
 
 @pytest.mark.parametrize("mode", CustodyMode)
 def test_a_key_is_opened_only_with_the_commitment_made_to_it(custody, mode):
-    """Wrong programs: no comparison, one of ephemeral keys alone, and one of the first digits alone."""
+    """Wrong programs: make no comparison, compare only ephemeral keys, or compare only the first digits."""
     committed = custody.commit(DRAW, mode)
     assert compute_commitment(custody.open_key(DRAW, mode, committed)) == committed
     altered = committed[:-1] + "01"[committed[-1] == "0"]

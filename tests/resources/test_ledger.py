@@ -457,8 +457,8 @@ def reserve_ephemeral(ledger, release, cap=None):
 def test_keys_that_killed_processes_left_are_deleted_once_their_draws_are_settled_or_withdrawn_and_no_others(
     ledger, tmp_path
 ):
-    """Wrong programs: deleting the key of a draw that can still be made, or that another process is about to reserve;
-    overlooking the second name of a key; and deleting because of entries that cannot be trusted."""
+    """Wrong programs: delete the key of a draw that can still be made, or that another process is about to reserve;
+    overlook the second name of a key; and delete keys because of entries that cannot be trusted."""
     settled, withdrawn, reserved = (reserve_ephemeral(ledger, name) for name in ("settled", "withdrawn", "reserved"))
     unreserved = "ef" * 32
     ledger.custody.commit(unreserved, CustodyMode.EPHEMERAL)

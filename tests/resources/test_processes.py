@@ -80,7 +80,7 @@ def test_a_failing_thread_stops_the_others(tasks: int) -> None:
 
 
 def test_threads_whose_results_are_no_longer_taken_stop() -> None:
-    """Wrong program: closing waits for tasks that run until they are told to stop."""
+    """Wrong program: waits on closing for tasks that run until they are told to stop."""
 
     def work(task: int, stopped: Stopped) -> int:
         while task and not stopped():
