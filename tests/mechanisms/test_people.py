@@ -18,7 +18,7 @@ RECORDS = st.integers(1, 5).flatmap(
 
 
 def code(records: list[tuple[int, ...]]) -> list[Coded]:
-    """Columns whose values have hashes of their own."""
+    """Columns whose values have their own hashes."""
     words = np.random.default_rng(1).integers(1 << 63, size=7, dtype=np.uint64) * np.uint64(2)
     return [(words, np.array(column, dtype=np.int32)) for column in zip(*records, strict=True)]
 
@@ -95,7 +95,7 @@ def test_a_record_number_and_a_characteristic_of_few_or_of_many_are_evidence(sha
 
 @pytest.mark.parametrize("times", [2, 12])
 def test_repeated_records_are_of_the_same_people(times: int) -> None:
-    """Fails for: a file in which no record is unique and no frequency is as before. One record is another."""
+    """Fails for: a file in which no record is unique and no frequency is as before. One record is different."""
     rng = np.random.default_rng(5)
     values = {"age": rng.integers(90, size=900), "town": rng.integers(30, size=900), "ill": rng.integers(2, size=900)}
     once = pa.table({name: pa.array(map(str, column)) for name, column in values.items()})

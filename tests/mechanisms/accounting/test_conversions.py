@@ -194,7 +194,7 @@ def test_losses_of_the_2020_census_are_those_of_table_4_and_section_5_2(rho: str
     assert f"{bun_steinke(concentrated(rho), DELTA):.2f}" == epsilon
 
 
-# The rounding that all of it depends on
+# The rounding on which all bounds depend
 
 
 def series_of_logarithm(number: Fraction) -> tuple[Fraction, Fraction]:

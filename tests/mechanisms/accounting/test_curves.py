@@ -164,8 +164,8 @@ def _delta(atoms: Atoms, epsilon: float) -> float:
 def test_pairs_of_a_hypercube_bound_every_change_of_a_record(
     noise: str, cap: int | None, bounds: tuple[int, int]
 ) -> None:
-    """A record takes any number from a cell and adds any to another, or to the same one. Fails for one cell instead of
-    two, for a shift of 1 instead of the greatest, and for two cells where one can change by more."""
+    """A record takes any number from a cell and adds any number to another cell or the same cell. Fails for one cell
+    instead of two, for a shift of 1 instead of the greatest, and for two cells where one can change by more."""
     least, most = bounds
     cube = Hypercube({"a": 3}, Fraction(2), NoiseFamily(noise), cap=cap, least=least, most=most)
     drawn, curve = (

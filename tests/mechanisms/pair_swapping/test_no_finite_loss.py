@@ -23,7 +23,7 @@ State = tuple[int, ...]
 
 
 def outputs(data: State, rate: Fraction, above: np.ndarray) -> dict[State, int]:
-    """All outputs from a data set with the number of orders of words that give them."""
+    """All outputs from a data set, with the number of orders of words that give each."""
     number = len(data)
     block = np.arange(number, dtype=np.int32)
     table = Households(block, np.zeros(number, dtype=np.int32), np.array(data, dtype=np.int32), Places(above))
@@ -71,9 +71,10 @@ def test_every_two_neighbors_have_other_possible_outputs(above: np.ndarray, rate
 
 
 def test_a_draw_contradicts_only_neighbors_from_which_it_is_impossible() -> None:
-    """Three households match, and two others. If both that are selected match, one exchange is made, and else two.
+    """Three households match, and two others. If both selected households match, one exchange is made, otherwise two.
 
-    Fails for: two who both stay, and partners, taken for a contradiction, and households of which only one stays not.
+    Fails for: two households that both stay, or two partners, taken for a contradiction; and two of which only one
+    stays, not taken for one.
     """
     group, start = np.array([0, 0, 0, 1, 1], dtype=np.int32), np.arange(5, dtype=np.int32)
     pairs = [(0, 1), (0, 2), (1, 2), (3, 4)]

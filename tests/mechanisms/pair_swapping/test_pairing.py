@@ -64,7 +64,7 @@ def words_of(number: int, seed: int) -> np.ndarray:
 
 
 def apart(table: Households, one: int, other: int) -> int:
-    """0 for one block, then 1 to 4 by the nearest place that both are in, and 5 for none."""
+    """0 for the same block, 1 to 4 by the nearest place with both, and 5 for none."""
     first, second = table.block[one], table.block[other]
     if first == second:
         return 0
@@ -92,7 +92,7 @@ THREE_BESIDE_ONE = Households(
     *(np.array(codes, dtype=np.int32) for codes in ([0, 1, 2, 3], [0] * 4, [0, 1, 2, 3])),
     Places(np.array([[0, 1, 2, 3], [0, 1, 1, 1], [0] * 4, [0] * 4], dtype=np.int32)),
 )
-"""A tract of three blocks, of which one household is left, beside one of a block, of which all are left."""
+"""A tract of three blocks, with one household left, next to a tract of one block, with all left."""
 
 
 @given(tables(), st.fractions(Fraction(1, 8), 1, max_denominator=8), st.integers(0, 2**32))
@@ -155,7 +155,7 @@ def test_every_rule_of_the_procedure_holds(table: Households, rate: Fraction, se
 
 
 def _round(table: Households, swapped: Swapped, one: int) -> int:
-    """In which round a selected household found a selected partner; 5 if in none."""
+    """The round in which a selected household found a selected partner; 5 if in none."""
     other = int(swapped.partner[one])
     return apart(table, one, other) if other != NOBODY and swapped.selected[other] else 5
 

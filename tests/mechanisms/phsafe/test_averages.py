@@ -123,7 +123,8 @@ def test_wrong_intervals_do_not(wrong: str) -> None:
 def rays_within(
     pair: tuple[float, float], deviations: tuple[float, float], averages: np.ndarray, within: float
 ) -> np.ndarray:
-    """Which averages' rays pass within so many standard deviations of a noisy pair: by walking along each."""
+    """The averages whose rays pass within so many standard deviations of a noisy pair, found by walking along each
+    ray."""
     above, below = deviations
     denominators = np.linspace(0, abs(pair[0]) + abs(pair[1]) + 1, 4_001)
     steps = np.hypot((averages[:, None] * denominators - pair[0]) / above, (denominators - pair[1]) / below)
@@ -231,7 +232,7 @@ def test_only_counts_in_terms_of_their_noise_matter(factor: float, pair: tuple[f
     one = estimate_averages(pair[0], 2e4, pair[1], 1e4, 1)
     other = estimate_averages(factor * pair[0], factor**2 * 2e4, factor * pair[1], factor**2 * 1e4, 1)
     for this, that in ((one.estimate, other.estimate), (one.lower, other.lower), (one.upper, other.upper)):
-        # On the boundary of two cases the least rounding decides, so nearly equal is all that holds.
+        # On the boundary of two cases, the smallest rounding decides, so the values are only nearly equal.
         assert this == pytest.approx(that, abs=1.5 * HUNDREDTH)
 
 

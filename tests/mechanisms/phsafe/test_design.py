@@ -40,7 +40,7 @@ BUDGETS = st.fractions(min_value=Fraction(1, 10**6), max_value=10, max_denominat
 
 
 def design(noise: Noise = Noise.GAUSSIAN, states: tuple[str, ...] = ("01", "06"), **runs: RunDesign) -> PHSafeDesign:
-    """A design of some runs, or of one."""
+    """A design of some runs, or of one run."""
     return PHSafeDesign(states, noise, runs or {"PH2": RunDesign(10, {"state_*": Fraction(1, 10)})})
 
 
@@ -165,7 +165,7 @@ def test_the_lines_add_up_to_twice_the_unbounded_loss_and_each_noise_costs_its_l
 def test_no_change_of_one_person_reaches_more_than_twice_the_squared_stability(
     truncation: int, cells: int, data: st.DataObject
 ) -> None:
-    """Of the two units touched, at most τ joined records leave and τ enter, in any cells: also all in one cell."""
+    """Of the two units touched, at most τ joined records leave and τ enter, in any cells, even all in one."""
     several = st.lists(st.integers(0, cells), max_size=2 * truncation)
     change = Counter(data.draw(several))
     change.subtract(Counter(data.draw(several)))

@@ -37,7 +37,7 @@ from tests.depth import deep_but, deep_cases, examples, quick_cases
 
 LEAST, MOST = 0.86, 0.95
 HAIR = 1e-7
-"""Pure DP's noise of one cell with a margin of 20 covers 95% and 6·10⁻⁸ at 16 to 20 persons, as far as it is known."""
+"""Pure DP's noise of one cell with a margin of 20 covers 95% and 6·10⁻⁸ at 16 to 20 persons, as far as is known."""
 
 SMALL: list[tuple[OneCell, int]] = [
     (DiscreteGaussian(Fraction(variance)), cells)
@@ -53,7 +53,7 @@ def kind(one: OneCell) -> Noise:
 
 
 def by_definition(noisy: int, draws: Draws, interval: Interval) -> tuple[float, set[tuple[int, int]]]:
-    """The posterior mean, and every interval that deserves the name."""
+    """The posterior mean, and every interval that satisfies the definition."""
     reach = int(draws.values[-1])
     chances = dict(zip(draws.values.tolist(), draws.chances.tolist(), strict=True))
     truths = [truth for truth in range(max(0, noisy - reach), noisy + reach + 1) if chances[noisy - truth] > 0]

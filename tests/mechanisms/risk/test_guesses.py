@@ -1,5 +1,4 @@
-"""Matching, baselines and posteriors: each is compared with an enumeration, and with a program that is often mistaken
-for it."""
+"""Matching, baselines and posteriors: each is compared with an enumeration and a program often mistaken for it."""
 
 from itertools import permutations, product
 from math import comb, factorial, prod
@@ -107,8 +106,8 @@ def test_one_error_is_another_sex_or_one_race_more_in_the_same_block_at_an_age_w
 
 
 def test_numbers_of_records_tell_who_stays_leaves_and_arrives() -> None:
-    """Against sums over who stays and how many arrive. Fails for: numbers in which the person who is asked about
-    is counted already, and arrivals from the person's own cell."""
+    """Against sums over who stays and how many arrive. Fails for: numbers that already count the target, and arrivals
+    from the target's own cell."""
     stay, known, records = 0.7, np.array([[2, 0], [1, 3]]), np.array([[3, 1], [0, 2]])
     stays, arrives = weigh_places(known, records, stay)
     for cell in np.ndindex(2, 2):
@@ -140,7 +139,7 @@ def test_a_household_is_where_all_of_its_persons_are() -> None:
     alone = share_records(known, records, (np.arange(2), block, frame), stay)
     assert alone[0] == pytest.approx([0.5, 0.5], abs=0.01)
     assert not share_records(known, 0 * records, (np.arange(2), block, frame), stay).any()
-    # Of two records of the frame, one is at home: the rarer stay, the more it is the other one.
+    # Of two records of the frame, one is at home: the less likely persons stay, the likelier is the other record.
     records[0, 0, 0] = 1
     shares = [share_records(known, records, (np.arange(2), block, frame), np.array(each))[0, 1] for each in
               ([0.5, 0.5], [0.2, 0.2], [0.5, 0.2])]  # fmt: skip

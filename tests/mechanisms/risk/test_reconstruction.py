@@ -87,7 +87,7 @@ def test_blocks_of_a_tract_are_reconstructed_together() -> None:
     of_tract = WITH_TRACT.of_tract
     assert of_tract is not None
     histograms = np.zeros((2, *WITH_TRACT.shape), dtype=np.int64)
-    # In the first block, who of 30 and 40 is Hispanic is told by the tract alone: PCT12K and PCT12M.
+    # In the first block, only the tract's tables PCT12K and PCT12M show who of 30 and 40 is Hispanic.
     records = [(0, 30, 1), (0, 31, 66), (0, 40, 64), (0, 41, 3), (0, 32, 0), (1, 30, 0), (1, 31, 63), (1, 32, 0)]
     np.add.at(histograms, tuple(np.array(records).T), 1)
     counts = WITH_TRACT.tabulate(histograms)
@@ -131,7 +131,7 @@ def test_a_block_of_one_person_is_determined_and_provable() -> None:
 
 @pytest.mark.parametrize(("tier", "persons"), [(REDISTRICTING, 60), (SUMMARY_FILE, 4)])
 def test_the_records_of_a_determined_block_are_reconstructed(tier: Tier, persons: int) -> None:
-    """P1 to P4 determine the records of T1, so there every block is."""
+    """P1 to P4 determine the records of T1, so every block is determined there."""
     determined = 0
     for seed in range(6):
         histogram = draw_block(tier, persons, seed, frames=76)

@@ -21,7 +21,7 @@ from tests.depth import examples
 
 Integers = NDArray[np.int64]
 Block = tuple[Measured, Integers, list[bool]]
-"""A measurement, exact counts of shape (regions, iterations, 46), and which iterations are a total only."""
+"""A measurement, exact counts of shape (regions, iterations, 46), and whether each iteration is a total only."""
 
 Published = dict[tuple[int, int], tuple[int, list[int]]]
 """By number of the region and place of the iteration: the detail and the counts."""
@@ -171,7 +171,7 @@ def test_a_groups_noise_of_one_detail_is_the_same_whatever_its_own_count_is() ->
 
 
 def test_every_stage_and_every_groups_cells_have_noise_of_their_own() -> None:
-    """Noise that two uses shared would cancel out: no two of these streams agree on 60 numbers."""
+    """Noise shared by two uses would cancel out: no two of these streams agree on 60 numbers."""
     same = replace(MEASURED[STATE], total_only=MEASURED[STATE].stage_2, stage_1=MEASURED[STATE].stage_2)
     noise = GroupNoise([same, replace(same, level=1)], KEY)
     drawn = [noise.of_next(query, 60) for level in (1, 2) for query in replace(same, level=level).distributions]

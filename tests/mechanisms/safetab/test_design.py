@@ -82,7 +82,7 @@ def published(kind: str, prefix: str = "") -> dict[Pair, Any]:
 
 
 def of_family(values: Mapping[Key, Any], family: str) -> dict[Pair, Any]:
-    """Those of SafeTab-H's lines that are of one family of tables."""
+    """The values of SafeTab-H's lines for one family of tables."""
     return {key[:2]: value for key, value in values.items() if key[-1] == family}
 
 
@@ -237,7 +237,7 @@ def test_both_runs_share_labels_of_lines() -> None:
 
 
 def test_each_measurement_spends_its_part_of_the_budget() -> None:
-    """One person in Δ groups, each of which changes by 1, costs the budget, whichever kinds the groups are of."""
+    """One person in Δ groups, each of which changes by 1, costs the budget, for groups of any kinds."""
     for noise in Noise:
         (each,) = design_p(noise=noise, stage_1_share=Fraction(1, 4)).measured
         spent = [_cost(part) for part in (each.total_only, each.stage_1, each.stage_2)]

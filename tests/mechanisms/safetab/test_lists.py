@@ -115,7 +115,7 @@ CODES = ("1001", "1002", "1003", "1004", "1005")
 
 @st.composite
 def small_lists(draw: st.DrawFn) -> CodeLists:
-    """Lists of five codes that keep the hierarchy, with any flags, also such that exceed the formula."""
+    """Lists of five codes that keep the hierarchy, with any flags, including flags that exceed the formula."""
     race, ethnicity, pairs = [], [], []
     flags = st.sampled_from([(False, False), (True, False), (False, True)])
     number = 0

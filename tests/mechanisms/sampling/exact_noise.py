@@ -29,7 +29,7 @@ NEGLIGIBLE = 100
 
 
 class OutOfWordsError(Exception):
-    """A sampler requested more words than there are."""
+    """A sampler requested more words than were given."""
 
 
 class ToyStream:

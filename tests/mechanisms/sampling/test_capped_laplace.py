@@ -51,7 +51,7 @@ def test_every_probability_is_that_of_table_c_1(epsilon: str) -> None:
 
 @pytest.mark.parametrize("epsilon", TABLE)
 def test_every_cumulative_probability_of_table_c_1_is_a_sum_of_rounded_ones(epsilon: str) -> None:
-    """So they are within half a unit for each summand of the exact ones."""
+    """So they differ from the exact ones by at most half a unit for each summand."""
     exact, printed = reference(TABLE[epsilon]), published(f"cumulative_eps_{epsilon}")
     rounded, total = published(f"probability_eps_{epsilon}"), Decimal(0)
     for value, cumulative in printed.items():

@@ -40,7 +40,7 @@ def test_the_widest_noise_is_tested_without_a_table_of_it(noise: DiscreteGaussia
 def test_the_bins_of_wide_noise_are_those_of_its_table(
     noise: DiscreteGaussian | DiscreteLaplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To 3e-8, which the table leaves out beyond 12σ of the Laplace."""
+    """To 3e-8, the probability that the table leaves out beyond 12σ of the Laplace."""
     values = np.arange(-(10**6), 10**6, 1000)
     wide = bin_draws(values, noise)
     monkeypatch.setattr(goodness, "WIDEST_TABULATED", 2**20)
@@ -53,7 +53,8 @@ def test_the_bins_of_wide_noise_are_those_of_its_table(
 
 @pytest.mark.parametrize("variance", [92_402, 10**20])
 def test_the_noise_of_answers_is_binned_as_the_differences_of_exact_and_noisy_ones(variance: int) -> None:
-    """Also of answers that several counts add up to, that differ by zero, and beyond whose integers the edges are."""
+    """Including answers that are sums of several counts, answers whose difference is zero, and edges beyond the range
+    of integers."""
     noise, random = DiscreteGaussian(Fraction(variance)), np.random.default_rng(33)
     positions, counts = random.integers(0, 5_000, 3_000), random.integers(1, 900, 3_000)
     positions[:2], counts[:2] = 4_999, [7, -7]

@@ -208,7 +208,7 @@ def test_a_table_is_made_once_and_cannot_be_changed() -> None:
 
 
 class NumberedToyWords:
-    """The words 0, 1, 2, … at their positions, and after each the same given words."""
+    """The words 0, 1, 2, … at their positions, each followed by the same given words."""
 
     def __init__(self, further: list[int]) -> None:
         self.further, self.asked = further, list[int]()

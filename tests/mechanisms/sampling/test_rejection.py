@@ -72,7 +72,7 @@ class Scripted:
         self._begun = False
 
     def begin(self) -> None:
-        """To be called by the first choice of every attempt."""
+        """The first choice of every attempt calls it."""
         if self._begun:
             raise _AgainError
         self._begun = True

@@ -60,7 +60,7 @@ def test_primary_suppression_alone_is_found() -> None:
 
 
 def test_tables_that_are_each_protected_alone_but_not_together_are_found() -> None:
-    """Fails for: a gate that looks at each table for itself. Both tables have the same cells."""
+    """Fails for: a gate that looks at each table by itself. Both tables have the same cells."""
     one = Tables((2, 2), ((0, 1), (0,), (1,)))
     true = one.add_up(np.array([1, 7, 8, 9]))
     whole = true.copy()
@@ -135,8 +135,8 @@ RULES = [Dominance("income", p=20), Dominance("income", n=1, k=70), Dominance("i
 def test_totals_that_few_records_dominate_stay_uncertain_in_all_linked_tables(
     tables: Tables, rule: Dominance, data: st.DataObject
 ) -> None:
-    """Fails for: a rule that looks at combinations in place of cells, or at values in place of records that share
-    one; and primary suppression alone."""
+    """Fails for: a rule that looks at combinations instead of cells, or at values instead of records that share one;
+    and primary suppression alone."""
     size, cell_of = int(np.prod(tables.sizes)), tables.cell_of
     records = st.tuples(st.integers(0, size - 1), st.sampled_from([0, 1, 2, 30, 30, 1000]))
     drawn = data.draw(st.lists(records, min_size=1, max_size=25))
@@ -160,8 +160,8 @@ def test_totals_that_few_records_dominate_stay_uncertain_in_all_linked_tables(
 
 
 def test_intervals_of_totals_are_those_of_all_values_that_have_the_published_ones() -> None:
-    """Both ends are reached by some totals of combinations, and a total beyond the interval by none. Fails for: needs
-    above a total alone, and primary suppression alone."""
+    """Both ends are reached by some totals of combinations, and a total beyond the interval by none of them. Fails for:
+    needs above a total alone, and primary suppression alone."""
     one = Tables((2, 2), ((0, 1), (0,), (1,)))
     true, needs = one.add_up(np.array([9, 3, 4, 2])), np.array([3, 0, 0, 0, 0, 0, 0, 0])
     hidden = suppress_totals(one.cell_of, true, needs > 0, needs)

@@ -1,8 +1,8 @@
 """The losses of extended swaps by enumeration: every pair of data sets, every output, and no rounding.
 
 Every statement of `docs/mechanisms/swapping-extensions.md` is compared with exact output distributions. The charges are
-those of the code; the distributions are those of `extended`, which never calls it. Wrong charges and wrong mechanisms
-are told apart by the same comparison. `test_extended_permutation` shows that the code draws with these probabilities.
+those of the code; the distributions are those of `extended`, which never calls it. The same comparison rejects wrong
+charges and wrong mechanisms. `test_extended_permutation` shows that the code draws with these probabilities.
 """
 
 import math
@@ -61,7 +61,7 @@ def charge(rows: Sequence[int], strata: Sequence[int], rates: Sequence[Fraction]
 
 
 def positive(total: int, parts: int) -> list[tuple[int, ...]]:
-    """Every division of records among values that all have some."""
+    """Every division of records among values, each of which has some."""
     return [each for each in compositions(total, parts) if all(each)]
 
 
@@ -394,7 +394,7 @@ def rows_of_page() -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("row", rows_of_page(), ids=lambda row: f"{row[0]} at {row[1]}")
 def test_the_losses_of_other_derangements_are_those_of_the_page(row: tuple[str, ...]) -> None:
-    """The first is Algorithm 1, which tells an enumeration that selects or weighs wrongly."""
+    """The first is Algorithm 1, which reveals an enumeration that selects or weighs wrongly."""
     margin, rate = tuple(map(int, row[0].split(", "))), Fraction(row[1])
     states = tables(margin, margin)
     assert np.all(

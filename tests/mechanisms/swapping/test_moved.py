@@ -1,4 +1,4 @@
-"""The expected shares of moved records are those of every selection and every derangement, with their probabilities."""
+"""The expected shares of moved records equal averages over all selections and derangements, by probability."""
 
 from collections import Counter
 from fractions import Fraction

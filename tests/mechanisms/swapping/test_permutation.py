@@ -158,7 +158,7 @@ def test_a_swap_rate_without_protection_is_refused(rate: Fraction) -> None:
 def test_cells_out_of_order_are_refused(
     disorder: list[tuple[int, int, int, int]], cells_at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the parts begin in which cells are checked."""
+    """For any start of the parts in which cells are checked."""
     monkeypatch.setattr(permutation, "_CELLS_AT_A_TIME", cells_at_a_time)
     with pytest.raises(ValueError, match="ascend"):
         columns(disorder)

@@ -1,7 +1,7 @@
 """Estimates after a permutation swap are exactly unbiased, and so are those of their variances.
 
-All outcomes of small strata are enumerated with their probabilities, in rationals. The same enumeration tells wrong
-estimates apart: with p in the place of p̃, with n in the place of n - 1, and with the margins of another stratum.
+All outcomes of small strata are enumerated with their probabilities, in rationals. The same enumeration rejects wrong
+estimates: with p instead of p̃, with n instead of n - 1, and with the margins of another stratum.
 """
 
 from collections import Counter
@@ -78,7 +78,7 @@ def expected(values: Any, law: Outcomes) -> Fraction:
 
 
 def strata(sizes: Sequence[int]) -> Iterator[tuple[Values, Values]]:
-    """All ways to hold and to be counted, up to the order of records; and some numbers of persons."""
+    """All values held and counted, up to the order of records; and some numbers of persons."""
     for size in sizes:
         for taken in product((0, 1), repeat=size):
             for ones in range(size + 1):

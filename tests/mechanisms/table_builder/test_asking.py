@@ -182,7 +182,7 @@ def test_intervals_of_numbers_that_cannot_be_negative_have_no_negative_numbers()
 @settings(max_examples=examples(30))
 @given(st.integers(0, 10**6))
 def test_under_structural_zeros_fitted_intervals_cover(seed: int) -> None:
-    """Chebyshev's bound, so far more often than in 90%; cells that are no cells are 0 without error."""
+    """Chebyshev's bound, so coverage is far above 90%; structural zeros are 0 without error."""
     cube = Hypercube({"a": 3, "b": 4}, Fraction(2), margins=Margins.FITTED)
     possible = np.random.default_rng(seed % 7).random((3, 4)) < 0.6
     counts = np.where(possible, 5, 0)

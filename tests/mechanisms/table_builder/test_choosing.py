@@ -140,7 +140,7 @@ SKEWED = np.minimum(np.random.default_rng(4).lognormal(2.2, 0.7, 60).astype(np.i
 
 @pytest.mark.parametrize("quantile", [Fraction(1, 2), Fraction(9, 10)])
 def test_draws_have_their_probabilities_and_errors_their_bounds(quantile: Fraction) -> None:
-    """2,000 draws: no number is 5 standard deviations from its frequency. The exponential mechanism is told apart."""
+    """2,000 draws: no number is 5 standard deviations from its frequency. The exponential mechanism fails."""
     chosen = Chosen(40, (quantile,), (Fraction(2),))
     counts, draws = np.bincount(SKEWED, minlength=40), 2000
     scores, rate = chosen.scores(counts, 0)
@@ -155,7 +155,7 @@ def test_draws_have_their_probabilities_and_errors_their_bounds(quantile: Fracti
     assert (np.abs(frequencies - draws * chances) < 5 * deviations).all()
     weights = np.exp(-scores * float(rate))
     exponential_mechanism = weights / weights.sum()
-    # At 9/10, five numbers are equally good, and the two mechanisms nearly the same.
+    # At 9/10, five numbers are equally good, so the two mechanisms are nearly the same.
     assert quantile > Fraction(1, 2) or (np.abs(frequencies - draws * exponential_mechanism) > 5 * deviations).any()
     assert chances @ scores < exponential_mechanism @ scores
     truth = int(np.quantile(SKEWED, float(quantile), method="inverted_cdf"))
@@ -167,7 +167,8 @@ def test_draws_have_their_probabilities_and_errors_their_bounds(quantile: Fracti
 
 
 def test_the_gate_on_draws_accepts_them_and_finds_others() -> None:
-    """Cells of different sizes. Found are: numbers without noise, uniform ones, far ones, and cells with two."""
+    """Cells of different sizes. Fails for: numbers without noise, uniform numbers, far numbers, and cells with two
+    numbers."""
     chosen, random = Chosen(40, (Fraction(1, 2),), (Fraction(1, 5),)), np.random.default_rng(5)
     cells = np.array([np.bincount(random.choice(SKEWED, 10 + size % 30), minlength=40) for size in range(300)])
     drawn = chosen.draw_cells(cells, 0, RandomStream(b"k" * 32, "gate"))

@@ -1,4 +1,4 @@
-"""Multiplicative noise and noise on score functions: as the report has them, and why they bound no loss."""
+"""Multiplicative noise and noise on score functions: as in the report, and why they bound no loss."""
 
 from fractions import Fraction
 from typing import Any
@@ -22,7 +22,8 @@ def test_the_same_records_have_the_same_noise_within_its_range() -> None:
 
 
 def test_a_sum_of_nothing_and_a_perfect_fit_have_no_noise_which_tells_neighbors_apart() -> None:
-    """Wrong program: one that claims a finite loss. Without one record the outcome is certain, and with it another."""
+    """Wrong program: one that claims a finite loss. Without one record, one outcome is certain, and with the record
+    another."""
     p = perturbations(KEY, np.arange(4, dtype=np.uint64).reshape(2, 2), Fraction(1, 5))
     assert (multiply(np.zeros(2), p) == 0).all()
     assert (multiply(np.ones(2), p) > 0).all()

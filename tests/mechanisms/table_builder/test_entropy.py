@@ -284,7 +284,7 @@ def test_what_no_table_satisfies_is_refused_with_the_rule_and_the_count(argument
 
 @pytest.mark.parametrize("gap", [2e-9, float("nan")])
 def test_a_row_whose_entropy_may_not_be_the_greatest_is_refused(gap: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong program: one that takes a row of a solver that stopped early, or whose bound is no number."""
+    """Wrong program: one that takes a row of a solver that stopped early, or whose bound is not a number."""
     monkeypatch.setattr(entropy, "_row", lambda parameters, count: (Row((0,), (1,)), gap))
     with pytest.raises(ImpossibleTableError, match="count 1: the solver came no nearer"):
         make(Parameters(2, Fraction(1)))

@@ -67,7 +67,7 @@ def dense(cube: Hypercube, measured: Measured, possible: NDArray[np.bool_] | Non
 
 @st.composite
 def hypercubes(draw: st.DrawFn) -> Hypercube:
-    """Small hypercubes, in which a table other than the inner one may have any share or none."""
+    """Small hypercubes, in which each table but the inner one may have any share or none."""
     sizes = dict(zip("abcd", draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)), strict=False))
     tables = [table for count in range(1, len(sizes) + 1) for table in combinations(sizes, count)]
     parts = {table: draw(st.integers(0, 9)) for table in tables} | {tables[-1]: draw(st.integers(1, 9))}

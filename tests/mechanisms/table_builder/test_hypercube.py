@@ -84,7 +84,7 @@ def test_lines_add_up_to_the_loss_and_shares_to_the_budget(cube: Hypercube) -> N
 
 @given(hypercubes())
 def test_a_change_of_one_record_never_costs_more_than_group_privacy_of_two(cube: Hypercube) -> None:
-    """With a cap, δ of a change in one cell is that of the greatest most − least noises, which is less too."""
+    """With a cap, δ of a change in one cell is the δ of the greatest most − least noises, which is less too."""
     group = cube.unbounded.of_group(2) if not isinstance(cube.unbounded, ApproximateLoss) else None
     if isinstance(group, PureLoss):
         assert cube.bounded == group

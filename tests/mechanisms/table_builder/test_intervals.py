@@ -116,7 +116,7 @@ def test_the_bound_of_a_combination_of_two_noises_is_exact_up_to_2_percent(
 @pytest.mark.parametrize("scale", ["1/3", "1/5", "1/7", "1/9", "1/12", "1/20"])
 @pytest.mark.parametrize("coefficient", [0.003, 0.01, 0.02, 0.05])
 def test_noise_that_is_rarely_different_from_0_is_not_taken_for_small(scale: str, coefficient: float) -> None:
-    """It is then many standard deviations of the sum, and must not reappear near 0 on the circle."""
+    """Such noise is many standard deviations of the sum, and must not reappear near 0 on the circle."""
     terms = [Term(DiscreteLaplace(Fraction(scale)), 1.0, 1), Term(DiscreteLaplace(Fraction(2)), coefficient, 1)]
     values, probabilities = two_noises(*terms)
     assert probabilities[np.abs(values) <= bound(terms)].sum() >= 0.9

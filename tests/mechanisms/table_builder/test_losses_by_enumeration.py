@@ -3,7 +3,7 @@
 A universe has the records of a small hypercube: every cell with every number of steps that the bounds allow. Neighbors
 are enumerated from the records, and the tables are counted here, not by the code under test. Of two neighbors, only the
 differences of their counts matter, as the noise is independent of them. Results are not listed one by one: the noises
-of the cells are independent, so the exact distribution of the privacy loss is that of a sum, whose terms are listed.
+of the cells are independent, so the exact privacy loss is distributed as a sum, whose terms are listed.
 
 Probabilities are decimals with 60 digits; privacy losses are exact multiples of the scale's inverse.
 """
@@ -26,7 +26,7 @@ from tests.depth import deep_but, deep_cases
 
 TINY = Decimal("1e-40")
 INFINITE = None
-"""The privacy loss of results that are possible under one neighbor alone."""
+"""The privacy loss of results that are possible under only one neighbor."""
 
 Losses = Mapping[Fraction | None, Decimal]
 """The probability of every privacy loss."""
@@ -71,7 +71,7 @@ def changed(cube: Hypercube, tables: tuple[Table, ...] | None = None) -> set[Dif
 
 @cache
 def chances(noise: DiscreteLaplace | CappedLaplace) -> dict[int, Decimal]:
-    """The probability of every value, or of all that have more than 10^−60 of the likeliest one's."""
+    """The probability of every value, or of all with more than 10^−60 of the greatest probability."""
     rate = Decimal(noise.scale.denominator) / noise.scale.numerator
     reach = noise.cap if isinstance(noise, CappedLaplace) else int(Decimal(140) / rate) + 1
     weights = {value: (-rate * abs(value)).exp() for value in range(-reach, reach + 1)}
@@ -270,7 +270,7 @@ def results(weights: list[Fraction], noise: int) -> set[Fraction]:
 
 
 def test_noise_in_units_of_the_average_weight_leads_to_other_results_under_neighbors() -> None:
-    """So some results tell neighbors apart with certainty, however wide the noise is. On a grid, none does."""
+    """So some results distinguish neighbors with certainty, for noise of any width. On a grid, none does."""
     others = [Fraction(1), Fraction(3, 2)]
     for more, hidden in ((Fraction(1), False), (Fraction(2), False), (Fraction(5, 4), True)):
         without, with_one = results(others, 50), results([*others, more], 50)

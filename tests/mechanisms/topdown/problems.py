@@ -1,7 +1,5 @@
-"""Small problems of TopDown's shape.
-
-A histogram with everything that the persons' has, and families of it at random. `benchmarks.topdown_problems` has
-problems of production's shape.
+"""Small problems of TopDown's shape. A histogram with every feature of the persons' histogram, and random families of
+it. `benchmarks.topdown_problems` has problems of production's shape.
 """
 
 from fractions import Fraction
@@ -22,7 +20,7 @@ SMALL = Schema(
     rounding=("total", "kind", "kind * race"),
     combined=Recode("either race", "race", (0, 1)),
 )
-"""A histogram of twelve cells with everything that the persons' has."""
+"""A histogram of twelve cells with every feature of the persons' histogram."""
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Siblings' histograms from noisy measurements: integers, every constraint exact, and the truth where noise is none."""
+"""Siblings' histograms from noisy measurements: integers, every constraint exact, and the truth without noise."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -92,7 +92,8 @@ def test_totals_are_decided_by_their_own_measurement_alone() -> None:
 
 
 def test_in_one_pass_all_queries_decide_on_totals_together() -> None:
-    """Blocks of production, where `total` has σ = 89: the one pass is several times as near as `total` by itself."""
+    """Blocks of production, where `total` has σ = 89: the one pass is several times as accurate as `total` by
+    itself."""
     siblings = draw_siblings("Block", 28, 75, 3, 2_250, seed=5, fixed=False)
     truth = siblings.truth.sum(axis=1)
     errors = [

@@ -20,7 +20,7 @@ from tests.depth import examples
 
 LEVELS = ("State", "County", "Block")
 PARENTS = (np.array([0, 0]), np.array([0, 0, 1]))
-"""A state of two counties with two blocks and one."""
+"""A state of two counties, with two blocks and one block."""
 
 
 def declared(

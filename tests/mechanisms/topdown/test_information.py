@@ -1,4 +1,4 @@
-"""The upward pass and the linear estimates are those of one dense least-squares problem, and wrong variants are not."""
+"""The upward pass and the linear estimates equal one dense least-squares problem's, and wrong variants do not."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -200,9 +200,9 @@ def test_information_does_not_depend_on_batches_or_the_order_of_answers() -> Non
 
 
 def test_simulated_draws_have_the_variances_that_are_stated() -> None:
-    """Two thousand draws of a tree of three levels, as as many trees: a sample variance has a relative standard error
-    of √(2/2000), and with five functions, one in 3,000 right programs would fail. The variance before the pass down,
-    which a program could state in its place, is outside."""
+    """Two thousand draws of a tree of three levels, as two thousand trees: a sample variance has a relative standard
+    error of √(2/2000), and with five functions, one in 3,000 right programs would fail. The variance before the pass
+    down, which a program could state in its place, is outside."""
     draws, random = 2_000, np.random.default_rng(20)
     parents = (np.repeat(np.arange(draws), 2), np.repeat(np.arange(2 * draws), (3, 2) * draws))
     upper = np.tile(np.array([[9, 9, 9], [9, 0, 9], [9, 9, 0], [9, 9, 9], [0, 9, 9]]), (draws, 1))
@@ -310,7 +310,7 @@ def test_cells_of_the_finest_places_are_those_of_the_whole_linear_estimates_to_t
         # A total that is fixed, with rounding errors.
         (7.0 + 1e-9, -1e-15, 99.0, (7, 7)),
         (7.0 - 1e-9, 0.0, 99.0, (7, 7)),
-        # Also if the end above, of a sum with siblings whose estimates are negative, is too low.
+        # Even if the upper end above, of a sum with siblings whose estimates are negative, is too low.
         (7.0, 2e-13, 5.0, (7, 7)),
     ],
 )

@@ -1,5 +1,5 @@
 """The objective with full information, its passes, and the histograms that they give, against dense linear algebra and
-a general convex solver; wrong variants are told apart."""
+a general convex solver; wrong variants fail."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -22,7 +22,7 @@ SPLIT = Decomposition(TOWN)
 
 def test_the_models_answer_counts_as_one_more_measurement() -> None:
     """In the place 1 of 3 with 4 of 12 units, whose parent has 60 persons in households: 20 with a variance of 4 · 2.5,
-    as a dense inverse has it. A place without units is left as it is."""
+    as from a dense inverse. A place without units is unchanged."""
     tree, _, _ = draw_town(1, 3, fixed=False)
     above = np.zeros((3, TOWN.size), dtype=np.int64)
     above[:, np.flatnonzero(TOWN.groups.cells == HOUSEHOLDS)[0]] = 60, 30, 21

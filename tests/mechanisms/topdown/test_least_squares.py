@@ -16,7 +16,7 @@ TOLERANCE = 1e-6
 
 
 def worst_violation(x: NDArray[np.float64], constraints: Constraints) -> float:
-    """Constraint by constraint, apart from the code that is tested."""
+    """Constraint by constraint, independent of the code under test."""
     over = [-x.min()]
     if constraints.parent is not None:
         over.append(np.abs(x.sum(axis=0) - constraints.parent).max())
@@ -84,7 +84,7 @@ def test_the_root_is_one_child_without_a_parent() -> None:
 @settings(max_examples=examples(100), deadline=None)
 @given(small_siblings().filter(lambda siblings: siblings.parent.any()))
 def test_totals_alone_are_solved_as_a_general_solver_solves_them(siblings: Siblings) -> None:
-    """The pass of `total`, where many histograms of groups are as good as each other."""
+    """The pass of `total`, for which many histograms of groups are equally good."""
     queries, constraints = siblings.build_problem()
     sums = np.add.reduceat(constraints.parent, constraints.starts[:-1])
     count = len(sums)

@@ -18,7 +18,7 @@ Network = tuple[list[tuple[int, int, int, int]], list[int]]
 
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
-    """Small networks with loops, arcs side by side and equal costs, most of which have a flow."""
+    """Small networks with loops, parallel arcs and equal costs, most of which have a flow."""
     nodes = draw(st.integers(1, 5))
     node = st.integers(0, nodes - 1)
     arcs = draw(st.lists(st.tuples(node, node, st.integers(0, 2), st.integers(-3, 3)), max_size=9))

@@ -29,7 +29,7 @@ def cells(table: RedistrictingTable) -> dict[str, np.ndarray]:
 
 
 def by_race(race: int) -> tuple[str, ...]:
-    """Where a race code belongs below its population, by the order of the codes: one race, two races, and so on."""
+    """The place of a race code below its population, by the order of the codes: one race, two races, and so on."""
     code = 0
     for number in range(1, 7):
         for races in combinations(SIX, number):

@@ -66,7 +66,8 @@ def test_no_integers_nearby_are_nearer_query_by_query(problem: tuple[NDArray[np.
     rounded = round_children(x, CHAIN, parent, limits_around(x))
     candidates = neighbours(x, parent)
     assert distances(rounded, x)[0] == pytest.approx(min(distances(candidate, x)[0] for candidate in candidates))
-    # Ties in the coarser answers may be broken either way, so that finer distances are compared where they are held.
+    # Ties in the coarser answers may be broken either way, so finer distances are compared where the coarser answers
+    # are held.
     for position, nodes in enumerate((CHAIN[0], CHAIN[1]), start=1):
         held = [
             distances(candidate, x)[position]
@@ -82,7 +83,7 @@ def integer_program(
     """By query, the least L1 distance of any choice of neighbours whose coarser answers are those of `histograms`.
 
     A mixed-integer program with absolute values, not one over choices. HiGHS's presolve ends some of these programs
-    with an error, so that it is left out.
+    with an error, so it is off.
     """
     children, cells = x.shape
     found = []
@@ -201,7 +202,7 @@ def test_a_real_value_that_is_an_integer_but_for_its_last_digits_is_not_taken_fo
 
 
 def test_near_integers_move_where_nothing_else_meets_the_constraints() -> None:
-    """A total is held that the real values miss: an integer has to give way, by 1."""
+    """The real values miss a held total: an integer must give way, by 1."""
     x = np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0]])
     totals = np.array([[3], [1]])
     rounded = round_children(x, CHAIN, np.array([2, 2, 0, 0]), [(totals, totals), None])

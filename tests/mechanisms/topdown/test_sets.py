@@ -68,7 +68,7 @@ class Declared:
         return np.searchsorted(self.parents[depth - 1], np.arange(self.parents[depth - 1].max() + 2))
 
     def possible(self) -> list[list[Counts]]:
-        """By level and place, all group counts that there can be."""
+        """All possible group counts, by level and place."""
         finest = [
             set(product(*(range(low, high + 1) for low, high in zip(*pair, strict=True))))
             for pair in zip(self.lower, self.upper, strict=True)
@@ -392,7 +392,7 @@ def walked_down(
 
 
 def pushed(tree: Peopled, seed: int, by: float) -> list[NDArray[np.int64]]:
-    """The truth with some kinds more and some fewer, at every place in its own way."""
+    """The truth with some kinds more and some fewer, different at every place."""
     random = np.random.default_rng(seed)
     return [
         truth
@@ -443,7 +443,7 @@ def towns() -> Peopled:
 
 
 def misleading(tree: Peopled) -> list[NDArray[np.int64]]:
-    """More of kinds 0 and 1 than there can be together, though of each there could be as many."""
+    """More of kinds 0 and 1 than are possible together, though as many of each alone are possible."""
     shift = np.zeros(FIVE_KINDS.size, dtype=np.int64)
     shift[3::4] = [3, 3, 0, -3, -3]
     return [truth + 12 // len(truth) // 3 * shift for truth in tree.truths()]
@@ -472,7 +472,7 @@ def test_who_looks_at_bounds_and_totals_alone_comes_to_a_dead_end(monkeypatch: p
 
 
 def test_estimates_that_keep_to_all_sets_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts of kinds are decided by themselves where they must be, and nowhere else."""
+    """Counts of kinds are decided separately only where this is necessary."""
     asked: list[NDArray[np.float64]] = []
 
     def spied(real: NDArray[np.float64], *rest: Any) -> NDArray[np.int64]:

@@ -48,10 +48,10 @@ def interval(estimate: int, deviations: list[int]) -> tuple[float, float, int, i
         # No replicate deviates.
         (7, [0, 0, 0], (0.0, 0.0, 7, 7)),
         (0, [0, 0], (0.0, 0.0, 0, 0)),
-        # MSE 4, bias 2, no spread: taken off at 25, 23 ± 4.03, and not at 24.
+        # MSE 4, bias 2, no spread: subtracted at 25, 23 ± 4.03, and not at 24.
         (25, [2, 2], (2.0, 2.0, 18, 28)),
         (24, [2, 2], (2.0, 2.0, 19, 29)),
-        # A negative bias is taken off above 5, and not at 5.
+        # A negative bias is subtracted above 5, and not at 5.
         (6, [-2, -2], (2.0, -2.0, 3, 13)),
         (5, [-2, -2], (2.0, -2.0, 0, 10)),
         # The bias 1 is half of the standard deviation 2, MSE 5: 99 ± 4.506. One deviation less, and it is below half.

@@ -75,8 +75,8 @@ def test_budgets_are_those_of_the_table_of_all_systems() -> None:
 
 
 def test_the_budgets_of_production_are_charged_in_full_for_a_move() -> None:
-    """Four of persons' queries three times, units twice and households four times: told apart from each once, as the
-    2020 Census has it, and from all histograms of homes twice."""
+    """Four of persons' queries count three times, units twice and households four times. Fails for: each once, as in
+    the 2020 Census, and all histograms of homes twice."""
     allocations = (allocation.PERSON_ALLOCATION, allocation.UNIT_ALLOCATION, allocation.HOUSEHOLD_ALLOCATION)
     design = DHCDesign(allocation.LEVELS, dict(zip(SCHEMAS, allocations, strict=True)))
     assert design.once.rho == Fraction(24811, 5000) + Fraction(15401, 2000)

@@ -1,8 +1,8 @@
 """Every family of every level can be estimated, and the estimates meet every constraint of the DHC.
 
-Wrong programs that these tests tell apart: one that holds the redistricting data at the upper levels only; one that
-lets persons live in types of group quarters without a facility; one that draws less noise because it reads less; one
-that measures only children or forgets their budget; one that rounds or projects something else.
+Wrong programs that these tests catch: one that holds the redistricting data at the upper levels only; one that lets
+persons live in types of group quarters without a facility; one that draws less noise because it reads less; one that
+measures only children or forgets their budget; one that rounds or projects something else.
 """
 
 import pickle
@@ -118,8 +118,8 @@ def test_any_parents_are_divided_within_the_redistricting_data_and_the_facilitie
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.prove)])
 def test_families_are_the_same_wherever_they_are_estimated(processes: int) -> None:
-    """Fails for: a process that gets the key or the exact counts, or reads answers itself; results in the order
-    in which they come; and redistricting data of other places, where only those that are not 0 are in memory."""
+    """Fails for: a process that gets the key or the exact counts, or reads answers itself; results in the order of
+    their arrival; and redistricting data of other places, where only those that are not 0 are in memory."""
     country = draw_country(5, 1, 3, 4, quarters=1)
     above = country.redraw(np.random.default_rng(5))[2]
     limits = count_quarters(country.redistricting[-1], country.facilities)
@@ -316,8 +316,8 @@ TOP, SECOND, THIRD, BLOCK = LEVELS[-4:]
 
 @pytest.mark.parametrize("without", [(), (TOP,), (SECOND, BLOCK), (TOP, SECOND, BLOCK)])
 def test_answers_of_the_places_below_are_added_up_by_their_precisions(without: tuple[str, ...]) -> None:
-    """Against the sums, level by level, some of which do not ask a query; and the noise is as wide as the precisions
-    say. The wrong program reads a level twice, or forgets how many children there are, or that only children are not
+    """Against the sums, level by level, some of which do not ask a query; and the noise has the stated precisions. The
+    wrong program reads a level twice, or forgets how many children there are, or that only children are not
     measured."""
     parents = [np.array(each) for each in ([0], [0, 0, 0], [0, 0, 1, 2, 2, 2], np.repeat(np.arange(6), 2))]
     nobody = Counts(*[np.empty(0, dtype=np.int64)] * 3)
@@ -497,9 +497,9 @@ def solve_densely(queries: list[Query], constraints: Constraints, found: list[np
 
 def require_least(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> list[str]:
     """Each real-valued problem of some work is solved as an interior-point method solves it, by projected gradients and
-    by alternating directions, whose objectives agree. The certificate of either holds: told apart from one that
-    promises less than the distance to the minimum, or that is of counts that break a limit. Returns of each problem in
-    turn how it was solved: its groups apart, in both ways, or by gradients alone if alternation does not apply."""
+    by alternating directions, whose objectives agree. The certificate of either holds. Fails for: a certificate that
+    promises less than the distance to the minimum, or whose counts break a limit. Returns for each problem in turn how
+    it was solved: its groups apart, in both ways, or by gradients alone if alternation does not apply."""
     compared, solved, steps = [], list[str](), []
 
     def note(*problem):  # type: ignore[no-untyped-def]
@@ -753,8 +753,8 @@ def draw_homes(seed: int, parents: list[Numbers]) -> Homes:
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_units_and_households_agree_with_each_other_and_with_the_redistricting_data(seed: int) -> None:
-    """And if it is declared, with persons by the householder's origin and race; fails for: not at all, or at the
-    upper levels only."""
+    """If declared, they also agree with persons by the householder's origin and race. Fails for: not at all, or at
+    the upper levels only."""
     parents = [np.zeros(1, np.int64), np.zeros(2, np.int64), np.array([0, 0, 1]), np.repeat([0, 1, 2], 3)]
     homes = draw_homes(seed, parents)
     # The parents of the second level are the truth: the root's million cells take seconds.

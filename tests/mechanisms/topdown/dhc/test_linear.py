@@ -1,7 +1,7 @@
 """Linear estimates of coarse counts and their variances are those of one least-squares problem of all answers.
 
-Wrong programs that these tests tell apart: one that weighs answers by the variance without the budget of only children;
-one that counts an answer twice, or takes both releases to be of other persons; one that weighs every sum by its own
+Wrong programs that these tests catch: one that weighs answers by the variance without the budget of only children; one
+that counts an answer twice, or takes both releases to be of other persons; one that weighs every sum by its own
 variance, and leaves out covariances; one that takes a cell for determined that is not; and one that estimates other
 counts because more answers are drawn.
 """
@@ -45,7 +45,8 @@ from tests.mechanisms.topdown.dhc.test_estimation import KEY, equal, lower_level
 Floats = NDArray[np.float64]
 
 PARENTS = [np.array(each) for each in ([0], [0, 0, 0], [0, 0, 1, 2, 2, 2], [0, 0, 1, 2, 3, 3, 4, 5, 5])]
-"""By level from the root's. The second place has one child, and that has one; the third of the third level has one."""
+"""By level from the root's. The second place has one child, which has one child; the third place of the third level has
+one."""
 
 TINY = Schema("tiny", (Attribute("a", 2), Attribute("b", 3)))
 RUNS = [[0], [0, 2, 0], [0, 1, -1, 0, 1, 0], [0, 0, -1, -1, 0, 0, -1, 0, 0]]
@@ -255,9 +256,9 @@ def test_units_and_households_are_fitted_together() -> None:
 
 @pytest.mark.prove
 def test_with_both_releases_estimates_are_closer_and_intervals_cover() -> None:
-    """The errors are those of the documentation. In rows with 1,000 cells or more, nine in ten intervals contain the
-    truth before rounding. Fails for: places that only the DHC has, from its own measurements alone, by the errors
-    in tract subsets and block groups; and the estimates of their blocks added up as if they were independent."""
+    """The errors match the documentation. In rows with 1,000 cells or more, nine in ten intervals contain the truth
+    before rounding. Fails for: places that only the DHC has, from its own measurements alone, by the errors in tract
+    subsets and block groups; and the estimates of their blocks added up as if they were independent."""
     found = compare_all(Census(POPULATION), DRAWS)
     rows = found[found.how == BOTH].dropna().groupby(["table", "level"]).inside.agg(["mean", "size"])
     rows = rows[rows["size"] >= 1_000]
@@ -280,8 +281,8 @@ def test_with_both_releases_estimates_are_closer_and_intervals_cover() -> None:
 
 @pytest.mark.prove
 def test_one_problem_of_all_answers_would_be_little_closer() -> None:
-    """The ratios are those of the documentation. Fails for: variances below those of the one problem, which no
-    unbiased linear estimate has."""
+    """The ratios match the documentation. Fails for: variances below those of the one problem, which no unbiased linear
+    estimate has."""
     found = Comparison().compare()
     assert found.most.max() < 1 + 1e-9
     assert found.groupby("tree").least.min().round(3).to_dict() == {"nation": 0.977, "county": 0.916}

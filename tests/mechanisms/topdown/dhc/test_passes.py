@@ -1,6 +1,5 @@
-"""Own queries in passes of their own: which of them are measured and charged, and which declarations are refused.
-
-`test_estimation` has that estimates are the best fit to their answers.
+"""Own queries in their own passes: which of them are measured and charged, and which declarations are refused.
+`test_estimation` shows that estimates are the best fit to their answers.
 """
 
 import pickle

@@ -45,7 +45,7 @@ def test_a_table_has_the_published_number_of_cells_and_they_add_up(name: str) ->
     assert len(found) == CELLS[name]
     for path, value in found.items():
         parts = [other for other in found if other[:-1] == path]
-        if len(parts) > 1:  # P20 has one part of those who live alone, 65 years and over; P17 of children, under 18.
+        if len(parts) > 1:  # P20 has one part of persons living alone, 65 years and over; P17 of children, under 18.
             assert np.array_equal(np.sum([found[part] for part in parts], axis=0), value), path
         # A label ends in a colon if and only if it has parts.
         assert path[-1].endswith(":") == bool(parts) or len(table.cells) == 1
@@ -184,7 +184,7 @@ def test_median_ages_lie_within_the_year_of_the_middle_person(ages: list[int], m
 
 @pytest.mark.parametrize(("name", "answers", "error"), [("P16_002N", 931_140, 1539), ("P12_009N", 4_914, 222)])
 def test_sums_of_detailed_answers_have_the_errors_that_the_page_names(name: str, answers: int, error: int) -> None:
-    """Fails for: sums that include cells which no record can be in."""
+    """Fails for: sums that include impossible cells."""
     table = DHC_TABLES[name.partition("_")[0]]
     (cell,) = (position for position, cell in enumerate(table.cells) if cell.name == name)
     possible = np.flatnonzero(table.schema.possible)
