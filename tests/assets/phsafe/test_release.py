@@ -292,7 +292,7 @@ def of_production(cases: Cases) -> Case:
     return cases(production)
 
 
-# What is published
+# Published files
 
 
 def rows_of(case: Case, name: str, delimiter: str = ",") -> list[dict[str, str]]:

@@ -322,7 +322,7 @@ def test_errors_belong_to_their_figure_in_its_unit(release: Release, tmp_path: P
     assert figure["unit"]["STANDARD_ERROR"] == {"label": "things", "decimals": 2}
     text = (folder / "counts.px").read_text()
     assert 'UNITS("standard error")="things";\n' in text
-    # PRECISION has an effect only above SHOWDECIMALS: a count would have decimals, or an error those of the estimate.
+    # PRECISION has an effect only above SHOWDECIMALS: a count would have decimals, or an error the estimate's decimals.
     shown = re.findall(r'^(?:SHOWDECIMALS|PRECISION\("Figure",)(.+);$', text, re.MULTILINE)
     assert shown == ["=0", '"Estimate")=3', '"standard error")=2', '"lower")=3', '"upper")=3']
 

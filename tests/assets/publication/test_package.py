@@ -176,7 +176,7 @@ def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_o
     rows: str, tmp_path: Path
 ) -> None:
     """400,000 rows fill more than three Parquet row groups, and enough for DuckDB to use every thread. A wrong program
-    takes rows that are nearly stored in order for ordered ones, or ends row groups where those of storage end."""
+    takes nearly ordered rows for ordered ones, or ends row groups where storage ends its own."""
     table = _tenure(
         columns=(
             PublishedColumn("county", "string", required=False),

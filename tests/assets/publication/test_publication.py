@@ -170,7 +170,7 @@ def test_gates_speak_of_one_moment_of_the_ledger_and_the_certificate_of_the_last
 
 
 def test_a_run_whose_release_is_withdrawn_meanwhile_shows_that_and_promises_nothing(published: Deployment[Any]) -> None:
-    """Fails for: a run that shows only what the withdrawal left, an unchanged publication and another launch."""
+    """Fails for: a run that shows only the remains of the withdrawal, an unchanged publication and another launch."""
     release = published.release
     published.context.ledger.withdraw(release.dataset.name, release.name, "Ann")
     with published.opened() as connection:
@@ -424,7 +424,8 @@ def test_a_folder_that_cannot_be_written_is_named(published: Deployment[Any]) ->
 
 @pytest.mark.deep
 def test_every_draw_is_an_edition_and_earlier_ones_stay_as_they_were(tmp_path: Path) -> None:
-    """The records change, change back and change again. Editions are numbered as the ledger settled their draws."""
+    """The records change, change back and change again. Editions are numbered in the order in which their draws were
+    settled."""
 
     def run(guess: int) -> Deployment[Any]:
         deployment = KINDS["laplace tables"].build(tmp_path / "release", guess=guess)

@@ -96,8 +96,8 @@ def test_a_seal_of_an_earlier_version_holds_for_its_rows_alone(sealed: tuple[War
 def test_a_noted_content_version_stands_for_no_other_rows(
     sealed: tuple[Warehouse, Custody], change: str, remains: bool
 ) -> None:
-    """A wrong program believes the noted version, or a second seal that belongs to other tables, or computes the
-    content in full where a note was altered, without reporting the note."""
+    """A wrong program believes the noted version, or a second seal that belongs to other tables, computes the content
+    in full where a note was altered, or overlooks a missing note."""
     warehouse, custody = sealed
     names = {"counts": COUNTS, "others": OTHERS, "label": LABEL, "other_label": OTHER_LABEL}
     texts = {name: table.text for name, table in names.items()}

@@ -56,7 +56,7 @@ def counts(
     if groups is not None:
         columns = ("region_type", "region_id", "iteration_code")
         arrays = [pa.array([group[place] for group in groups], pa.string()) for place in range(3)]
-        # Tables of groups have columns of their own, whose names may be those of columns in the statement.
+        # Tables of groups have columns of their own, whose names may equal names of columns in the statement.
         others = {name: pa.array(range(len(groups))) for name in ("number", "level", "member", "cell", "count")}
         named = session.register("groups", pa.table({**dict(zip(columns, arrays, strict=True)), **others}))
     pairs = [(RegionType(region_type), level) for region_type, level in measured]

@@ -1,4 +1,4 @@
-"""SafeTab-H without persons: the totals are those of a file that was published elsewhere, and public."""
+"""SafeTab-H without persons: the totals come from a public file that was published elsewhere."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def without_persons(root: Path, totals: Path, **changes: Any) -> Deployment[Any]
 
 @pytest.mark.prove
 def test_a_file_of_totals_gives_the_groups_and_counts_of_the_release_that_published_it(tmp_path: Path) -> None:
-    """Groups, their detail and exact counts are those of the release that reads the publication itself."""
+    """Groups, their detail and exact counts agree with the release that reads the publication itself."""
     persons = safetab_deployment(tmp_path / "both")
     persons.reach(*to_publication(persons.context.method))
     both = safetab_deployment(tmp_path / "both", releases="h")

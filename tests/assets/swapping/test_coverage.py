@@ -1,6 +1,6 @@
 """How often the 90% intervals beside swapped counts contain the true count, on the synthetic census of two states.
 
-The seeds are fixed, so the figures are always the same. `docs/mechanisms/swapping.md` has those of more draws.
+The seeds are fixed, so the figures are always the same. `docs/mechanisms/swapping.md` has the figures of more draws.
 """
 
 from fractions import Fraction

@@ -1,6 +1,6 @@
 """Fitted margins of the synthetic survey: nearer than measured ones, and with errors as stated.
 
-Every key is fixed. Rates of false alarms are those of other keys.
+Every key is fixed. Rates of false alarms refer to other keys.
 """
 
 from collections.abc import Iterator, Mapping

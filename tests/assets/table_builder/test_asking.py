@@ -1,6 +1,6 @@
 """Claims about questions to published numbers: sums are exact, and means without a sound interval are refused.
 
-What a publication answers after a run is in `test_hypercubes`.
+`test_hypercubes` covers the answers of a publication after a run.
 """
 
 from collections.abc import Mapping
@@ -80,8 +80,9 @@ MEANS: dict[str, tuple[Publication, Publication, str]] = {
 
 @pytest.mark.parametrize(("above", "below", "says"), MEANS.values(), ids=MEANS)
 def test_means_without_an_interval_that_holds_are_refused(above: Publication, below: Publication, says: str) -> None:
-    """Of one draw, the two noises are not independent. The bounds of a record bound a mean only if every record of the
-    numerator counts at least one step in the denominator. Cells of other categories would be divided by each other."""
+    """Within one draw, the two noises are not independent. The bounds of a record bound a mean only if every record of
+    the numerator counts at least one step in the denominator. Cells of other categories would be divided by each
+    other."""
     with pytest.raises(QuestionError, match=says):
         above.means(below, ["state"], {})
 
@@ -190,7 +191,7 @@ def test_missing_numbers_are_0_and_whole_numbers_whole() -> None:
 
 @pytest.mark.parametrize("grid", deep_but([Fraction(10)], [Fraction(10), Fraction(1), Fraction(1, 10_000)]))
 def test_fitted_estimates_add_up_exactly_however_large_they_are(grid: Fraction) -> None:
-    """The gate `margins_agree` asks for it after the charge, so floats would charge what is never published.
+    """The gate `margins_agree` requires this after the charge, so floats would lead to charges without a publication.
 
     With sums in floats, some margin of each of these hypercubes would differ from the sum of its cells.
     """
@@ -216,7 +217,7 @@ def test_fitted_estimates_add_up_exactly_however_large_they_are(grid: Fraction) 
 
 
 def test_a_p_table_without_variance_does_not_answer_in_place_of_noise_that_is_nearer() -> None:
-    """It moves every count by up to 9; the other hypercube's noise is within ±3 in nine draws of ten."""
+    """The p-table moves every count by up to 9; the other hypercube's noise is within ±3 in nine draws of ten."""
     far = PTable.of([{0: Fraction(1)}, {10: Fraction(1)}])
     rounding = published(1, noise=NoiseFamily.P_TABLE, budget=0, p_table=far)
     assert least_variance({"rounding": rounding, "noise": published(2)}, ["state"], {}) == "noise"

@@ -36,7 +36,7 @@ CUBE: Mapping[str, Any] = {
     "moments": {"variables": ["income_1", "age"], "bounds": {"income_1": [0, 20000]}},
 }
 EMPLOYED = 0
-"""The place of the category among those of employment, in alphabetical order."""
+"""The place of the category among the kinds of employment, in alphabetical order."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Statis
 def of_cells(
     numbers: list[NDArray[np.int64]], employment: int, state: int | None
 ) -> tuple[int, list[NDArray[np.int64]]]:
-    """How many cells are added up, and their numbers: of one kind of employment in one state, or in all."""
+    """The number of cells that are added up, and their numbers: for one kind of employment in one state, or in all."""
     chosen = [part[employment] for part in numbers]
     return (1, [part[state] for part in chosen]) if state is not None else (3, [part.sum(axis=0) for part in chosen])
 

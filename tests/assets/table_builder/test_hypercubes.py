@@ -507,7 +507,7 @@ WRITTEN = (None, "null", "01", "01 ", "", "(a)", "a, b", "it's", 'say "a"', "a")
 
 
 def test_categories_are_asked_and_shown_as_they_are_written() -> None:
-    """Wrong programs: one that trims what is in quotes, and one that takes `null` for a category of that name."""
+    """Wrong programs: one that trims quoted texts, and one that takes `null` for a category of that name."""
     for category in WRITTEN:
         for given in (write_category(category), f'"{str(category).replace(chr(34), 2 * chr(34))}"'):
             for text in (f"g={given}", f"g in ({given} )", f"g IN {given}", f"g in ({given}, a)"):
@@ -901,7 +901,7 @@ def test_every_loss_that_is_stated_after_a_swap_is_that_of_two_swapped_records(t
 
 
 def test_the_certificate_states_a_lower_delta_beside_the_one_that_is_charged(counted: Deployed) -> None:
-    """Of one table it is exact, here 2δ − δ² of a cap; without a δ there is none."""
+    """For one table it is exact, here 2δ − δ² of a cap; without a δ there is none."""
     capped = release_of(counted, ROOMS | {"epsilon": "1/2", "cap": 7, "weight": None})
     bounded = capped.design.bounded
     assert isinstance(bounded, ApproximateLoss)

@@ -97,8 +97,8 @@ FURTHER: dict[str, Any] = {
         "hours": {"bounds": [0, 80], "grid": 1, "branching": 9, "margins": "fitted"},
     },
 }
-"""Quantiles that are drawn by themselves, and those of trees of all margins. Text and county are equal, so that the
-other six of nine cells are empty."""
+"""Quantiles that are drawn by themselves, and quantiles from trees of all margins. Text and county are equal, so that
+the other six of nine cells are empty."""
 DRAWN = "village/tables_further_income_quantiles"
 WEIGHT = {"weight": {"column": "weight", "grid": "0.5", "most": 2}}
 
@@ -212,7 +212,8 @@ def test_the_tables_are_described(published: Deployed) -> None:
 
 
 def test_readers_learn_which_records_the_figures_are_of(published: Deployed) -> None:
-    """Wrong program: a certificate that lets readers take the mean hours of records with an income for those of all."""
+    """Wrong program: a certificate that lets readers take the mean hours of records with an income for the mean of
+    all."""
     names = ("work_moments", "work_income_quantiles", "further_hours_quantiles")
     folders = {name: published.release.folder.with_name(f"tables_{name}") for name in names}
     methods = {name: (folder / "certificate.json").read_text() for name, folder in folders.items()}
@@ -330,8 +331,8 @@ def test_a_quantile_that_is_drawn_by_itself_is_that_of_each_cell_and_of_no_sum(p
 
 
 def test_trees_of_margins_are_measured_apart_and_fitted_together(published: Deployed) -> None:
-    """Their counts are those of plain counting, every answer is near the records, and sums of cells have less noise
-    than the sum of as many cells' noise."""
+    """Their counts agree with plain counting, every answer is near the records, and sums of cells have less noise than
+    the sum of as many cells' noise."""
     fitted = read(published, "hours_quantiles", "further")
     release = release_of(published.root, "_hours_quantiles", FURTHER)
     assert len(release.parts) == 9
@@ -424,7 +425,7 @@ def test_python_asks_what_the_command_asks(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_command_answers_the_same_for_everyone(ask: Callable[..., Any], published: Deployed) -> None:
-    """Of the release, of the hypercube, and of the quantiles or moments themselves: from the same publication."""
+    """Asked of the release, the hypercube, or the quantiles or moments themselves, the same publication answers."""
     tree, moments = read(published, "income_quantiles"), read(published, "moments")
     half, tenth = [Fraction(1, 2)], [Fraction(1, 10)]
     for release in ("village/tables", "village/tables_work"):
@@ -548,7 +549,7 @@ def test_levels_are_read_in_their_order_and_forged_bounds_are_refused(published:
 def test_of_several_publications_the_one_with_the_least_noise_in_the_answer_is_asked(
     published: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One with less noise in each cell, of which many more are added up, has more of it."""
+    """A publication with less noise in each cell has more noise in the answer if many more cells are added up."""
     tree = read(published, "income_quantiles")
     assert tree.variance([], {}) == pytest.approx(3 * tree.variance([], {"county": ["Avon"]}))
     assert tree.variance(["region"], {}) == tree.variance([], {})
@@ -603,7 +604,7 @@ def test_altered_tables_fail_their_gates(published: Deployed, statement: str, ga
 def test_altered_draws_and_trees_of_margins_fail_their_gates(
     published: Deployed, name: str, statement: str, gates: set[str]
 ) -> None:
-    """Also: unaltered, they fail none, and their tables are described."""
+    """Also: unaltered tables fail no gate, and are described."""
     declared, components = components_of(published.root, FURTHER)
     component = components[1 if name == "income" else 2]
     method = component.method(component.release(declared, published.root / "published"))
