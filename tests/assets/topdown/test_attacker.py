@@ -108,12 +108,12 @@ def imitated(root: Path, files: Files, custody: Path | None = None) -> TopDownDe
 
 @pytest.fixture(scope="module")
 def candidates(tmp_path_factory: pytest.TempPathFactory) -> list[TopDownDeployment]:
-    """His deployments, one for every guess."""
+    """The attacker's deployments, one for every guess."""
     return [imitated(tmp_path_factory.mktemp("candidate"), guessed(race)) for race in RACES]
 
 
 def guesses(deployment: TopDownDeployment, version_keys: Sequence[bytes | None]) -> Iterator[str]:
-    """Every hash he tries, of a deployment of his own whose records are the guess."""
+    """Every hash that the attacker tries, from a deployment of his own with the guessed records."""
     release = deployment.release
     for path in (deployment.root / name for name in ("persons.csv", "units.csv")):
         text = path.read_bytes()
@@ -154,13 +154,13 @@ def exact_answers(session: Session, release: TopDownRelease) -> dict[Stream, NDA
 
 @dataclass(frozen=True)
 class Attack:
-    """All that is shown, and his deployments."""
+    """All hashes shown, and the attacker's deployments."""
 
     shown: set[str]
     candidates: list[TopDownDeployment]
 
     def suspects(self, version_keys: Sequence[bytes | None]) -> list[int]:
-        """The guesses of which a hash is shown."""
+        """The guesses with a shown hash."""
         return [
             number for number, own in enumerate(self.candidates) if shows(self.shown, set(guesses(own, version_keys)))
         ]

@@ -222,7 +222,7 @@ def test_no_part_is_left_and_none_is_seen_by_others(drawn: TopDownDeployment, mo
 @pytest.mark.prove
 def test_sums_are_stored_with_the_draw_or_neither_is(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """With full estimation alone. The run ends while sums are stored. Wrong programs: sums in a transaction of their
-    own, sums of some places, sums that stay when the draw is made anew without."""
+    own, sums of some places, sums that stay when the draw is made again without them."""
     release, context = drawn.release, drawn.context
     full = TopDownMethod(
         replace(release, design=replace(release.design, total_first=(), types_first=release.levels[0]))
@@ -306,7 +306,7 @@ def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
 
 
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the costly evaluations from now on."""
+    """The names of the costly evaluations, noted from now on."""
     found: list[str] = []
     again, noise = Drawing.compute_version, TopDownMethod.check_noise
     monkeypatch.setattr(Drawing, "compute_version", lambda self, *known: found.append("replay") or again(self, *known))
@@ -445,14 +445,14 @@ QUICK = "charge_as_allocated"
 
 
 def kept_quick(deployment: TopDownDeployment, names: Sequence[str] = (QUICK,)) -> dict[str, Any]:
-    """The record after gates were evaluated, in one step, that are not too quick for a verdict."""
+    """The record of verdicts after gates were evaluated in one step. No gate is too quick for a verdict."""
     with patch("assets.release.gate.SHORTEST_KEPT", 0), deployment.context.snapshot() as held:
         assert [problems_in(held, name, verdicts_of(deployment)) for name in names] == [[] for _ in names]
     return json.loads(record_of(deployment).read_bytes())  # type: ignore[no-any-return]
 
 
 def is_asked(deployment: TopDownDeployment, verdicts: Verdicts | None = None) -> bool:
-    """Whether a gate of the name of `QUICK` is asked."""
+    """Whether a gate named `QUICK` is asked."""
     asked: list[None] = []
     gate = Gate[Any](QUICK, "charge", "", lambda context: asked.append(None) or ["asked"])
     with deployment.context.snapshot() as held:

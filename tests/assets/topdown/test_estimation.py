@@ -133,7 +133,7 @@ def copied(estimated_village: Estimated, tmp_path: Path) -> Estimated:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The levels that are computed, in order, as they are."""
+    """The levels that are computed, in order."""
     levels: list[str] = []
     right = reading.Reading.tasks
 
@@ -225,7 +225,7 @@ ALL_IN_BLOCKS = dict.fromkeys((POPULATION, HOUSING_UNITS, GROUP_QUARTERS), "Bloc
 def test_population_is_held_in_blocks_together_with_group_quarters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under noise that drowns everything. By this seed, counts of several types together have to be decided at every
+    """Under noise that drowns all counts. With this seed, counts of several types together must be decided at every
     level but the finest. It makes no difference whether that is a parent at a time or all at once."""
     country = crowded()
     release = release_of(country, ALL_IN_BLOCKS, rho=Fraction(1, 1000))
@@ -452,7 +452,7 @@ def test_how_many_processes_and_places_at_a_time_makes_no_difference(
 
 
 def cramped(tasks: int) -> Iterator[workers.Task]:
-    """Tasks that cannot be done: two units at least, and one at most."""
+    """Tasks without a solution: at least two units, and at most one."""
     limits = Limits(np.full((1, 1), 2), np.full((1, 1), 1), np.full(1, FREE))
     measurements = (Measurement("detailed", Fraction(1), np.zeros((1, UNITS.size), dtype=np.int32)),)
     for number in range(tasks):
@@ -482,7 +482,7 @@ def test_a_process_that_ends_before_its_time_is_an_error() -> None:
 
 
 def endless() -> None:
-    """Estimates without an end, in two processes, whose numbers are written out when there are some."""
+    """Estimate without an end in two processes, and print their ids after 20 tasks."""
     tasks = (replace(next(cramped(1)), families={}, first=number) for number in itertools.count())
     for number, _ in enumerate(workers.perform(workers.estimate_task, tasks, 2)):
         if number == 20:

@@ -522,7 +522,7 @@ def add_up(full: Full, draw: str = "one") -> None:
 
 
 def inform_again(full: Full) -> tuple[list[Account], set[str]]:
-    """How all information is made anew, and the levels whose answers are read for it."""
+    """The accounts of all information, made again, and the levels whose answers are read for it."""
     levels, right = set[str](), reading.read_answers
 
     def read(session: Any, release: Any, queries: Any, first: int, last: int, **options: Any) -> Any:
@@ -596,7 +596,7 @@ def test_sums_beyond_32_bits_are_not_kept() -> None:
 
 @pytest.mark.prove
 def test_estimates_of_other_answers_than_were_added_up_are_refused(copied: Full) -> None:
-    """Wrong program: estimates of altered blocks pass beside the information about the right ones."""
+    """Wrong program: estimates of altered blocks pass together with the information about the right ones."""
     add_up(copied)
     alter(copied, 0, 40)
     _, levels = inform_again(copied)

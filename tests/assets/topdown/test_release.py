@@ -388,7 +388,7 @@ def test_held_statistics_are_published_if_they_are_products(published: Case) -> 
 
 
 def names_of(histogram: str, query: str) -> tuple[str, ...]:
-    """The attributes and recodes that a query's cells are by."""
+    """The attributes and recodes of a query's cells."""
     return {"total": (), "detailed": ATTRIBUTES[histogram]}.get(query, tuple(query.split(" * ")))
 
 
@@ -401,7 +401,7 @@ def told(histogram: str, codes: Sequence[int]) -> dict[str, int]:
 
 
 def positions(case: Case) -> dict[tuple[str, str], dict[tuple[int, ...], int]]:
-    """By query: where the answer stands that counts the records with some codes, as the publication says."""
+    """By query and codes, the position of the answer that counts these records, according to the publication."""
     found: dict[tuple[str, str], dict[tuple[int, ...], int]] = defaultdict(dict)
     for row in rows_of(case.deployment, "query_cells"):
         histogram, query = row["histogram"], row["query"]
@@ -863,7 +863,7 @@ class KilledError(Exception):
 
 @pytest.fixture
 def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The levels of which families are estimated, in order; found as they are, a level is not among them."""
+    """The levels whose families are estimated, in order; a level whose estimates are up to date is not among them."""
     levels: list[str] = []
     right = reading.Reading.tasks
 
@@ -879,7 +879,7 @@ def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
     cases: Cases, tmp_path: Path, estimated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the midst of the third level of four: one task is done, the others are not."""
+    """In the middle of the third of four levels: one task is done, the others are not."""
     whole, right = cases(by_prefix), estimation.perform
 
     def dying(*arguments: Any) -> Any:
@@ -924,12 +924,12 @@ def without_times(deployment: TopDownDeployment) -> dict[str, bytes]:
     return others | {"certificate": json.dumps(record).encode()}
 
 
-# A spine that is none
+# A spine that is no tree
 
 
 @pytest.mark.deep
 def test_a_block_in_two_places_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
-    """With level, rule and count; the code stays unsaid."""
+    """The refusal has level, rule and count, without the code."""
 
     def straddling(rows: list[dict[str, str]]) -> None:
         blocks = Counter(BLOCK(row) for row in rows)
