@@ -245,8 +245,7 @@ def test_every_gate_is_a_blocking_check_that_one_of_these_fails(escrowed: PHSafe
 
 @pytest.mark.deep
 def test_tables_that_agree_with_forged_statistics_of_their_sources_do_not_pass(escrowed: PHSafeDeployment) -> None:
-    """Gates that trust these statistics (no table name above PH2) overlook the deleted rows; the audit's gates do,
-    too."""
+    """Gates that trust these statistics (no table name above PH2) overlook the deleted rows, even in the audit."""
     executes(*(f"DELETE FROM finished_{name}" for name in ("ph4", "ph7", "ph8")))(escrowed)
     forge_file(escrowed.context.warehouse.path(Zone.PUBLIC), {("PH2", "PH8"): ("PH2", "PH2")})
     close_waiting()

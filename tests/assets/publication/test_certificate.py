@@ -599,8 +599,7 @@ def test_variables_are_named_in_words_and_the_appendix_has_their_names() -> None
 
 
 def test_a_certificate_states_the_loss_of_a_contributor_beside_the_loss() -> None:
-    """Two copies: ε of one household twice, in the list of losses and in the unit's answer. Without copies, no such
-    loss."""
+    """Two copies: ε of one household twice, in the list of losses and in the unit's answer. Without copies, neither."""
     certificate = massachusetts()
     twice = replace(certificate, specification=certificate.specification.with_copies(2))
     assert _missing(twice) == []
