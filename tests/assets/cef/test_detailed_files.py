@@ -32,7 +32,7 @@ PLACE_NAMES = list(PLACE)
 Row = dict[str, str]
 Files = dict[str, list[Row]]
 
-# A block of each of two states whose digits, one after the other, differ only in where the columns end.
+# Two blocks of one tract, and a block of another state with the same codes below the state.
 BLOCKS = [("01", "001", "000100", "1000"), ("01", "001", "000100", "1001"), ("72", "001", "000100", "1000")]
 
 
@@ -65,7 +65,7 @@ def text_of(rows: list[Row], table: str, end: str = "\n") -> bytes:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folders that do not exist yet. DuckDB remembers files by their paths, so that none is used twice."""
+    """Folders that do not exist yet. DuckDB remembers files by their paths, so each is used only once."""
     parent = tmp_path_factory.mktemp("files")
     return (parent / str(number) for number in count())
 

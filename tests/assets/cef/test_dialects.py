@@ -192,7 +192,7 @@ def test_another_reading_of_the_same_people_has_their_sketch_and_content(session
         for path, fields in ((plain, {}), (again, dialect.unusual))
     )
     assert (one.sketch, one.content) == (other.sketch, other.content)
-    # Also if commas are not declared, and the numbers are texts.
+    # This holds even if commas are not declared, and the numbers are texts.
     undeclared = {name: value for name, value in dialect.unusual.items() if name != "decimal"}
     texts = declare(again, undeclared, income={"type": "string", "pattern": ".*"})
     assert ingest(session, texts, Path("/"), KEY).sketch == one.sketch

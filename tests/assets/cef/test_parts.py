@@ -63,7 +63,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def in_parts(rows: Rows) -> dict[str, Rows]:
-    """Households by partition, of which the second has those that come first in one file."""
+    """Households by partition. The second partition has the households that come first in one file."""
     return {key: [row for row in rows if (row["serial"] % 3 == 0) == (key == "n")] for key in KEYS}
 
 
@@ -365,7 +365,7 @@ def test_partitions_can_be_declared_and_left_out_at_any_time(tmp_path: Path) -> 
 
 
 def test_no_file_of_a_partition_is_left_out_where_files_are_kept_from_others(tmp_path: Path) -> None:
-    """Of a path with {part}, there is no file: the explorer could open those that there are."""
+    """A path with {part} names no file, but the explorer could open the files of partitions."""
     declared = declare(tmp_path, in_parts(households()))
     files = {tmp_path / f"{table}_{key}.csv" for table in TABLES for key in KEYS}
     assert files <= set(list_left_out(tmp_path, [declared]))
@@ -417,7 +417,7 @@ def phsafe(root: Path, *parts: str) -> Deployment[Any]:
 
 
 def topdown(root: Path, *parts: str) -> Deployment[Any]:
-    """Of two levels, the finest of which has blocks with units in both partitions."""
+    """A release of two levels; the finest has blocks with units in both partitions."""
     return topdown_deployment(root, parts=parts, **TWO_LEVELS)
 
 

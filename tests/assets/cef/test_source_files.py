@@ -73,7 +73,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folders that do not exist yet. DuckDB remembers files by their paths, so that none is used twice."""
+    """Folders that do not exist yet. DuckDB remembers files by their paths, so each is used only once."""
     parent = tmp_path_factory.mktemp("files")
     return (parent / str(number) for number in count())
 
@@ -131,7 +131,7 @@ class _NoKeys(encryption.KmsClient):
 
 
 def test_a_parquet_file_with_an_encrypted_column_is_refused(session: Session, folders: Iterator[Path]) -> None:
-    """Where Arrow is asked for the metadata of that column, it ends the process, and with it a run or the UI's code."""
+    """If asked for the metadata of that column, Arrow ends the process, and with it a run or the UI's code."""
     factory = encryption.CryptoFactory(lambda _: _NoKeys())
     columns = encryption.EncryptionConfiguration("footer", column_keys={"column": ["tenure"]}, plaintext_footer=True)
     keys = factory.file_encryption_properties(encryption.KmsConnectionConfig(), columns)

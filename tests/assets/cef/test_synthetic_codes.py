@@ -205,7 +205,7 @@ def test_areas_cross_states(census: tuple[pd.DataFrame, pd.DataFrame], tmp_path:
 
 @pytest.mark.prove
 def test_all_else_is_as_without_detailed_codes(tmp_path: Path) -> None:
-    """The bytes of a census without them are held by `test_a_census_never_changes`."""
+    """`test_a_census_never_changes` tests the bytes of a census without them."""
     with_codes, units, persons = made(tmp_path, 500, "01", "02")
     _, plain_units, plain_persons = made(tmp_path, 500, "01", "02", detailed_codes=False)
     assert list(persons.columns) == [*plain_persons.columns, *DETAILED_COLUMNS] == [*PERSON_COLUMNS, *DETAILED_COLUMNS]

@@ -67,7 +67,7 @@ def test_public_records_need_words_once_and_count_as_soon_as_they_are_confidenti
     with pytest.raises(PopulationError, match="no reason was given why dataset sample is public"):
         office.charge(replace(details, public=SOURCE))
     office.charge(as_public(details))
-    # A second release of the same records needs no more words; other records, or another source, do.
+    # A second release of the same records needs no further statement; other records, or another source, do.
     again = replace(details, public=SOURCE, authorization={"by": "the declaration", "run": "2"})
     office.ledger.reserve("sample", "more", "2" * 64, SPECIFICATION, CustodyMode.ESCROWED, None, again)
     for other in (replace(again, public="elsewhere"), replace(again, contents=("0" * 64,))):

@@ -128,7 +128,7 @@ def by_kind(comparison: Comparison) -> dict[tuple[str, str], tuple[Share, ...]]:
 
 
 def test_each_total_counts_every_release_or_says_why_not() -> None:
-    """Swapping at ε = 11.07 next to two ρ. A program that adds ε to ρ, such as 11.07 to 2.51, fails."""
+    """Swapping at ε = 11.07 next to two ρ. Wrong program: adds ε to ρ, such as 11.07 to 2.51."""
     found = {
         kind: [(share.charge.release, share.loss, share.reason) for share in shares]
         for kind, shares in by_kind(THREE).items()
