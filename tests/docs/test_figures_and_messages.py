@@ -65,7 +65,7 @@ def test_the_plans_of_the_page_on_choices_can_be_made(tmp_path: Path, monkeypatc
 
 
 def test_the_page_says_what_to_do_about_every_check() -> None:
-    """Wrong page: one with other words than the UI and the command, or with those of a check that was renamed."""
+    """Wrong page: one whose words differ from the UI and the command, or are the words of a renamed check."""
     section = MESSAGES.read_text("utf-8").partition("## Checks\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+) \| ([^|]+\.) \|$", section, re.MULTILINE)
     told = {check: remedy for checks, remedy in rows for check in checks.split(", ")}

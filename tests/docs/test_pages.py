@@ -33,7 +33,7 @@ def fenced(page: Path, language: str) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub and the site make them, those of generated parts included."""
+    """The anchors of a page's headings, as GitHub and the site make them, including the generated parts."""
     headings = re.findall(r"^#+ (.+)$", on_page_markdown(page.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

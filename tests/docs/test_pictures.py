@@ -1,4 +1,4 @@
-"""The pictures of the documentation show the code as it is, and can be read."""
+"""The pictures of the documentation match the code, and are legible."""
 
 import ast
 from itertools import pairwise
@@ -14,7 +14,7 @@ from docs.pictures.shapes import WIDTH, Arrow, Box, Diamond, Drawing, Text, read
 
 ROOT = FOLDER.parents[1]
 SMALLEST, CONTRAST = 10, 4.5
-"""Pixels of a text at least, and the contrast of a text with its background at least (WCAG 2.1, level AA)."""
+"""The least height of a text in pixels, and its least contrast with the background (WCAG 2.1, level AA)."""
 
 PARTS = {
     "orchestration/definitions.py": "from orchestration.components.noise import Noise",
@@ -89,7 +89,7 @@ def test_the_picture_of_layers_has_the_arrows_of_the_imports(layers: Drawing) ->
     mechanisms = {path.name for path in (ROOT / "mechanisms").iterdir() if path.is_dir()}
 
     def places(module: str) -> tuple[str, str]:
-        """The layer of a module, and the part of the layer that it is in."""
+        """The layer of a module, and its part of the layer."""
         top, rest = module.split(".")[:2]
         if top != "assets":
             return top, f"{top}/{rest}"

@@ -45,7 +45,7 @@ def objects(schema: Any) -> list[Any]:
 
 @pytest.mark.parametrize("name", components.__all__)
 def test_every_field_that_a_declaration_may_have_is_listed(name: str) -> None:
-    """The other way round from the page: the fields are those of the JSON schema by which editors complete YAML."""
+    """The reverse comparison: the fields come from the JSON schema by which editors complete YAML."""
     shown = make_component_page(name)
     tables = [first_cells(text) for text in [shown.split("\n## ")[0], *sections(shown, 2).values()]]
     declared = [list(each["properties"]) for each in objects(getattr(components, name).model().model_json_schema())]
@@ -92,7 +92,7 @@ def test_every_command_and_option_is_listed() -> None:
 
     context = click.Context(cli.main)
     assert look(cli.main, "stirred") == len(shown)
-    # Markdown shows the entity of a character in code as it is written.
+    # Markdown shows a character's entity in code literally.
     assert "`source <(stirred completion bash)`" in shown["stirred completion"]
 
 
@@ -106,7 +106,7 @@ def shown_commands(text: str) -> Iterator[list[str]]:
 
 
 def refusal(words: list[str]) -> str:
-    """Why a command cannot be given: there is no such command, option, target or module."""
+    """The reason why a command is invalid: there is no such command, option, target or module."""
     root, (program, *rest) = FOLDER.parents[1], words
     if program == "make":
         targets = re.findall(r"^([a-z-]+):", (root / "Makefile").read_text("utf-8"), re.MULTILINE)

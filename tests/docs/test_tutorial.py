@@ -1,5 +1,5 @@
-"""The tutorial, command by command, in a copy of the project, on the page's own file and with its numbers; and the same
-way for a file as spreadsheets write it. One process runs all of the program's commands.
+"""The tutorial, command by command, in a copy of the project, on the page's own file and with its numbers; and likewise
+on a file as spreadsheets write it. One process runs all of the program's commands.
 """
 
 import csv
@@ -81,7 +81,7 @@ class Reader:
         self.tried = Counter[str]()
 
     def reads(self, language: str, block: str) -> None:
-        """Follow a block of the page: run its commands, correct a file, or compare what was printed."""
+        """Follow a block of the page: run its commands, correct a file, or compare the output."""
         if language == "sh":
             self.said = ""
             for command in commands(block):

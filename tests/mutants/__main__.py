@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def show(mutants: Sequence[Mutant], numbers: Iterable[int]) -> None:
-    """Print mutants, each as the difference that it makes."""
+    """Print mutants, each as a difference."""
     for number in numbers:
         mutant = mutants[number]
         source = (ROOT / mutant.path).read_text()

@@ -1,7 +1,7 @@
 """The tests that reach each mutant: a statement at the start of each mutated function notes the running test.
 
-A compiled kernel cannot note anything, so the functions that name it do, and those that name a kernel that names it.
-The note goes to a file, because many tests run the function in a process of their own.
+A compiled kernel cannot take notes, so the functions that name it do, and so do functions that name a kernel that names
+it. The note goes to a file, because many tests run the function in a process of their own.
 """
 
 import ast

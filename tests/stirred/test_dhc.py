@@ -152,8 +152,8 @@ def test_answers_about_units_are_not_over_a_thousand_times_as_precise_as_those_b
 
 
 def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wrong program counts households twice, as units. But when two persons who live alone, of the same kind, move
-    together, a cell loses 2 and another gains 1."""
+    """The wrong program counts households twice, as units. But when two persons of the same kind who live alone move in
+    together, one cell loses 2 and another gains 1."""
     monkeypatch.setattr(
         levels,
         "estimate_level",
@@ -184,7 +184,7 @@ def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyP
     squared = int((counted[0].sub(counted[1], fill_value=0) ** 2).sum())
     assert squared == 5
     charged = measured.specification.loss.rho - 2 * of_units.loss.rho
-    # A squared distance of 2 costs ρ; 8 is that of two households that change alike.
+    # A squared distance of 2 costs ρ; 8 is the distance for two households with the same change.
     assert Fraction(squared, 2) * of_households.loss.rho <= charged == Fraction(8, 2) * of_households.loss.rho
     assert sum(line.loss.rho for line in measured.specification.lines) == measured.specification.loss.rho
 
@@ -192,7 +192,7 @@ def test_a_move_costs_at_most_what_homes_are_charged(monkeypatch: pytest.MonkeyP
 @pytest.mark.prove
 def test_homes_of_a_small_country() -> None:
     """The root has all possible cells, over a million, which takes seconds. Each householder is among the redistricting
-    file's persons; fails for: homes estimated without these, which have others."""
+    file's persons. Fails for: homes estimated without these persons, which have others."""
     random = np.random.default_rng(2)
     cells = random.choice(np.flatnonzero(dhc.HOUSEHOLDS.possible), 50)
     codes = {part.name: dhc.HOUSEHOLDS.marginal(part.name).find(cells) for part in dhc.HOUSEHOLDS.attributes}

@@ -25,7 +25,7 @@ def test_the_page_on_python_prints_what_it_shows() -> None:
 @quick_cases(0)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(notebook: Path) -> None:
-    """Of a figure, only that there is one: its pixels depend on the version of the library."""
+    """For a figure, only its presence is checked: its pixels depend on the version of the library."""
     book = json.loads(notebook.read_text("utf-8"))
     for cell, outputs in run_cells(book):
         printed, stored = (["".join(each.get("text", "")) for each in shown] for shown in (outputs, cell["outputs"]))

@@ -45,7 +45,7 @@ def households() -> pd.DataFrame:
 
 
 def tally(frame: pd.DataFrame, *columns: str) -> dict[Any, int]:
-    """The number of records by columns; those of swapped data are in `count`."""
+    """The number of records by columns; swapped data have it in `count`."""
     counts = frame["count"] if "count" in frame else pd.Series(1, frame.index)
     found = counts.groupby([frame[column].astype(str) for column in columns]).sum()
     return {key: int(count) for key, count in found.items()}
@@ -74,7 +74,7 @@ def test_a_swap_keeps_its_invariants_and_has_the_epsilon_of_theorem_1(
 
 
 def test_a_swap_depends_on_the_records_and_not_on_their_order_or_kind(households: pd.DataFrame) -> None:
-    """A program that numbers values as they occur draws differently for the other order."""
+    """A program that numbers values in order of occurrence draws differently for the other order."""
     tables = {}
     for name, data in {
         "pandas": households,
@@ -135,7 +135,7 @@ def test_randomness_is_not_copied_so_that_no_copy_draws_the_same_noise(
 
 
 def test_messy_tables_are_read_as_they_are_meant_or_refused(randomness: Randomness) -> None:
-    """An index is no column, and a categorical column is one of its categories."""
+    """An index is not a column, and a categorical column is a column of its categories."""
 
     class Extended(pd.DataFrame):
         pass
@@ -332,7 +332,7 @@ def test_safetab_measures_each_group_in_the_detail_of_its_noisy_total(randomness
 
 
 def test_safetab_measures_households_in_the_tables_that_published_totals_determine(randomness: Randomness) -> None:
-    """By type, then tenure: the first group is below all thresholds, the second one above all."""
+    """By type, then tenure: the first group is below all thresholds, the second above all."""
     counts = np.tile(np.arange(safetab.HOUSEHOLD_CELLS), (2, 1))
     households = safetab.measure_households(
         counts,

@@ -1,4 +1,4 @@
-"""Measures of risk, each compared with an enumeration or with a case that tells it from a wrong program."""
+"""Measures of risk, each compared with an enumeration or with a case that rejects a wrong program."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def test_a_reconstruction_varies_and_is_certain_as_far_as_all_solutions_show() -
 @pytest.mark.parametrize(
     ("tables", "error"),
     [
-        # Two counts of the same kinds, of which the program would leave one out.
+        # Two counts of the same kinds; the wrong program would leave one out.
         ([{"sex": ["f"], "count": [1]}, {"sex": ["f"], "count": [2]}], risk.NotSolvedError),
         ([margin("sex"), {"count": [6]}], risk.NotSolvedError),
         ([{"sex": ["f", "f"], "count": [1, 1]}], ValueError),

@@ -1,4 +1,4 @@
-"""Coarsening's two rules keep what they state, for any records; each test names the wrong program that it catches."""
+"""Coarsening's two rules hold for any records; each test names the wrong program that it catches."""
 
 from collections import Counter
 

@@ -1,7 +1,7 @@
 """Averages after post-processing: plausible always, as defined, and covering as often as stated.
 
-Coverage is computed from all pairs of equally likely parts of the noise, not drawn, so nothing here can fail by chance;
-with 80 parts either way it is good to about 0.2 points.
+Coverage is computed from all pairs of equally likely parts of the noise, not drawn, so no test here can fail by chance;
+with 80 parts either way, it is accurate to about 0.2 points.
 """
 
 from collections.abc import Callable

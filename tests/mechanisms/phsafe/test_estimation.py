@@ -1,7 +1,7 @@
 """Counts after post-processing: the posterior, and how often its intervals cover, by enumeration.
 
 The reference is written from the definition alone: exact probabilities of one basis cell's noise, convolved for sums,
-conditioned on the possible counts. Coverage is exact but for tails below 10⁻¹², so nothing here can fail by chance.
+conditioned on the possible counts. Coverage is exact but for tails below 10⁻¹², so no test here can fail by chance.
 """
 
 from collections.abc import Callable

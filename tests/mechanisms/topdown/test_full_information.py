@@ -1,4 +1,4 @@
-"""On a whole synthetic census, full information gains what the documentation states, and its intervals cover."""
+"""On a whole synthetic census, full information has the documented gains, and its intervals cover."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -42,8 +42,8 @@ def census() -> ReplicateTask:
 
 
 def test_five_draws_lose_the_bias_and_have_the_errors_that_are_documented(census: ReplicateTask) -> None:
-    """The estimates of each level from its own measurements fail all of it: their group quarters are 212 too many, and
-    their two or more races 71 off."""
+    """The estimates of each level from its own measurements fail every comparison: their group quarters are 212 too
+    many, and their two or more races 71 off."""
     full, own = compare(census), compare(make_census(CENSUSES["A"], "own_levels")[0])
     assert list(full.columns) == LEVELS
     assert abs(full.loc[("group quarters, all", "bias"), "US"]) < 15

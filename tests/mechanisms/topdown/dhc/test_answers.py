@@ -72,8 +72,8 @@ def test_exact_counts_leave_memory_with_what_reads_them(measured: Sequence[tuple
 
 @pytest.mark.parametrize("full", [True, False])
 def test_what_is_read_is_told_beforehand(measured: Sequence[tuple[Measuring, Counts]], full: bool) -> None:
-    """Fails for: all places that are measured; children of places that gain nothing by them; the children of an
-    only child left out; and siblings whose parent is empty."""
+    """Fails for: all places that are measured; children of places that do not gain by them; the children of an only
+    child left out; and siblings whose parent is empty."""
     above, levels = None, [answers.level for answers, _ in measured]
     for depth, (_, exact) in enumerate(measured):
         noted = [Noted(answers) for answers, _ in measured[depth:]]
