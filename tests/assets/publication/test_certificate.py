@@ -188,8 +188,7 @@ def _missing(certificate: Certificate) -> list[tuple[Any, ...]]:
 
 
 def _texts(fact: str | int | float) -> tuple[str, ...]:
-    """The forms in which the page may write a fact. One place of the template decides the form of each kind of
-    number."""
+    """Forms in which the page may write a fact. One place of the template decides the form of each kind of number."""
     if isinstance(fact, float):
         return (*(f"{fact:,.{places}f}" for places in (2, 4, 6)), certificate_module._shown(fact))
     return (f"{fact:,}" if isinstance(fact, int) else fact,)

@@ -185,7 +185,7 @@ def require_same_cells(folder: Path, table: PublishedTable) -> None:
 @deep_cases(1)
 @pytest.mark.parametrize("kind", [pytest.param(name, marks=mark(name)) for name in KINDS])
 def test_every_format_has_every_cell_of_the_csv_for_other_readers(kind: str, tmp_path: Path) -> None:
-    """The test fails for figures in another order, a total taken for a missing value, or a place without its county."""
+    """It fails for figures in another order, a total taken for a missing value, or a place without its county."""
     deployment = KINDS[kind].build(tmp_path / "release")
     deployment.reach(*to_publication(deployment.context.method))
     folder = tmp_path / "files"
@@ -268,7 +268,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=f"\0
 def test_any_code_comes_back_from_every_format(
     release: Release, tmp_path_factory: pytest.TempPathFactory, texts: list[str]
 ) -> None:
-    """The test fails if two codes have the same id, or a code has the id of a total or of a missing value."""
+    """It fails if two codes have the same id, or a code has the id of a total or of a missing value."""
     cells = [(text, kind, False, *FIGURES, False, text) for text in texts for kind in ("a", text)]
     rows = [
         *dict.fromkeys(cells),
@@ -397,8 +397,7 @@ def parents(folder: Path) -> dict[str, tuple[str, str]]:
 
 
 def test_places_of_levels_lie_in_the_places_above_them(release: Release, tmp_path: Path) -> None:
-    """A place's code begins with a county's, and an area's with a state's, but they do not lie in that county or
-    state."""
+    """A place's code begins with a county's, and an area's with a state's, but they do not lie there."""
     rows = [
         *(("Nation", "", "All", 9), ("State", "01", "One", 5), ("State", "02", None, 4), ("County", "01001", "C", 5)),
         *(("Place", "0100100", "P", 1), ("Area", "0100", "R", 2), ("County", "03001", "Lost", 0)),

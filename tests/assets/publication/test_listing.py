@@ -57,8 +57,7 @@ def test_nothing_that_somebody_plants_is_followed_or_waited_for(tmp_path: Path) 
 
 
 def test_a_total_is_listed_with_the_charge_that_it_leaves_out(tmp_path: Path) -> None:
-    """The test fails for a list in which a population about which anything may be disclosed looks protected by a small
-    ε."""
+    """It fails for a list in which a population about which anything may be disclosed looks protected by a small ε."""
     certificate, folder = massachusetts(), tmp_path / "ma1940" / "tenure_by_county"
     folder.mkdir(parents=True)
     package = {"name": "a", "title": "a", "description": "", "version": "1", "created": "2026-03-01T09:30:00Z"}
@@ -74,8 +73,7 @@ def test_a_total_is_listed_with_the_charge_that_it_leaves_out(tmp_path: Path) ->
 
 @pytest.mark.deep
 def test_nothing_that_somebody_plants_keeps_the_list_from_being_written(tmp_path: Path) -> None:
-    """The test fails if a certificate or package of another content ends the publication or withdrawal of all
-    others."""
+    """It fails if a certificate or package of another content ends the publication or withdrawal of all others."""
     deployment = small_deployment(tmp_path / "release")
     deployment.reach(*TO_PUBLICATION)
     folder, published = deployment.release.folder, deployment.release.published
