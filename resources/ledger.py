@@ -75,8 +75,7 @@ class LedgerError(RefusedError):
 
 
 class CapExceeded(LedgerError):  # noqa: N818 - the domain's term for this refusal
-    """A charge does not fit under its population's cap, which an infinite charge never does. The ledger did not charge
-    it.
+    """A charge does not fit under its population's cap; an infinite charge never fits. The ledger did not charge it.
 
     Attributes:
         verdict: the end of a sentence that begins with the charge, without the price and the rest of the cap, such as
@@ -230,8 +229,8 @@ class Reading:
         return ""
 
     def require_never_confidential(self, dataset: str, details: Details) -> None:
-        """Raise PopulationError if a dataset that is declared public or synthetic was charged as confidential, or so
-        were records of the same content or, if it is synthetic, other records of its population.
+        """Raise PopulationError if a dataset that is declared public or synthetic was charged as confidential, or if
+        records of the same content or, for a synthetic dataset, other records of its population were.
 
         Charged records are never public. Entries of earlier versions do not state whether their records were synthetic.
         """

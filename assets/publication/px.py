@@ -83,7 +83,7 @@ def _keywords(cube: Cube, heading: Heading) -> Iterator[str]:
             yield _list(f'HIERARCHIES("{name}")', tree)
     units = {figure.column.name: figure.column.unit for figure in cube.figures}
     for figure, name, shown in zip(cube.figures, figures, decimals, strict=True):
-        # This keyword can only show more decimals than the least precise figure has.
+        # PRECISION can only show more decimals than SHOWDECIMALS, the least of all figures.
         if shown > min(decimals):
             yield f'PRECISION("{contents}","{name}")={shown};\n'
         yield _entry(f'UNITS("{name}")', figure.column.unit or units[figure.column.error_of])

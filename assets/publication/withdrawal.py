@@ -68,8 +68,8 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         by: the person who withdraws it.
 
     Raises:
-        WithdrawalError: if no data exist under this name, `by` does not name a person in one plain line, or only
-            earlier editions of another publication rest on the release.
+        WithdrawalError: if there is no charge, table or publication under this name, `by` does not name a person in
+            one plain line, or only earlier editions of another publication rest on the release.
         LedgerError: if the ledger is not intact.
     """
     name = f"{dataset}/{release}" if release else dataset
@@ -96,7 +96,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         ledger.custody.forget_editions(dataset, folder.name)
         remove(folder)
     # Retabulations go with the release that they rest on, even if one was first published just now. Their folders go
-    # last, because they show the next withdrawal which tables remain.
+    # last, because they show the next withdrawal whose tables remain.
     last = _find_folders(published / dataset, release, ledger.custody)
     folders = sorted({*folders, *last})
     names = [None] if release is None else sorted({release, *(folder.name for folder in folders)})

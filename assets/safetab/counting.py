@@ -215,7 +215,7 @@ def require_households_in_groups(session: Session, release: SafeTabRelease, coun
 
 
 def find_empty_run(release: SafeTabRelease, region_types: Collection[RegionType]) -> str | None:
-    """The first measured run to which none of some region types belongs; None if there is no such run."""
+    """The first measured run to which none of `region_types` belongs; None if there is no such run."""
     runs = {region_type.run for region_type in region_types}
     return next((region_type.run for region_type in _levels(release) if region_type.run not in runs), None)
 

@@ -468,8 +468,8 @@ def _find_record_problems(
 
 
 def _count_estimated(session: Session, schema: Schema, estimates: Table) -> int:
-    """The number of records that estimates count. The rows are read without a condition, because forged statistics
-    could then hide rows."""
+    """The number of records that estimates count. The rows are read without a condition, with which forged statistics
+    could hide rows."""
     records = 0
     for batch in session.batches(_COUNTS, ROWS_HASHED, estimates=estimates):
         own = batch.filter(pc.equal(batch["name"], schema.name))

@@ -193,7 +193,7 @@ def _bound_concentrated(rho: float) -> Atoms:
     logarithms = x * (rho * (1 + x) - epsilons) - x * np.log1p(1 / x) - np.log1p(x)
     above = np.exp(np.minimum(logarithms.min(axis=0), 0.0))
     below = (-np.expm1(-epsilons) + np.exp(-epsilons) * above)[epsilons < LARGEST_BELOW]
-    # These are less 1, so that differences are precise if ρ is small.
+    # The ratios e^ε minus 1, whose differences are precise if ρ is small.
     ratios = np.concatenate(([-1.0], np.expm1(-epsilons[: below.size][:0:-1]), np.expm1(epsilons)))
     deltas = np.concatenate(([1.0], below[:0:-1], above))
     corners = [0]
