@@ -522,7 +522,10 @@ def test_the_configuration_that_the_page_on_plans_shows_can_be_planned(stirred: 
     tried = ("--try", json.dumps(config["fields"]), "--margin", "{}={}".format(*margin))
     result = stirred("plan", "two_states/s_dhc", *tried, "--json")
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["plan"]["refusal"] == ""
+    plan = json.loads(result.stdout)["plan"]
+    assert plan["refusal"] == ""
+    (budget,) = (float(Fraction(line["budget"])) for line in plan["lines"] if line["name"] in config["margins"])
+    assert f"takes ρ = {budget:.6f} instead" in page
 
 
 @pytest.mark.parametrize(

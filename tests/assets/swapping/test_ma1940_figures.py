@@ -74,6 +74,8 @@ def test_the_source_has_the_published_owned_dwellings(draws: list[Counter[str]])
     assert sum(draws[0].values()) == OWNED
     for county, (owned, _, _) in PUBLISHED.items():
         assert draws[0][county] == owned
+    page = (ROOT / "docs" / "explanation" / "board.md").read_text("utf-8")
+    assert f"the table had {draws[1]['Barnstable']:,}." in page
 
 
 def test_the_expectations_match_the_stated_ones() -> None:

@@ -4,9 +4,10 @@ import json
 import math
 import time
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from assets.topdown.declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_INVARIANTS, PRODUCTION_SPINE
 from mechanisms.accounting import curves
 from mechanisms.accounting.atoms import Atoms, find_atoms
-from mechanisms.accounting.composition import canonne_kamath_steinke
+from mechanisms.accounting.composition import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.curves import GAP, Bounds, Curve
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss
 from mechanisms.accounting.pairs import (
@@ -41,6 +42,7 @@ from mechanisms.table_builder.judging import divergence_of_two_cells
 from mechanisms.topdown.design import TopDownDesign
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
 
+PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "privacy-curves.md").read_text("utf-8")
 TABLE = TabulatedPair(
     frozenset(
         {
@@ -255,6 +257,11 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return high
 
 
+def up(epsilon: float) -> Decimal:
+    """ε as the page states it: with two decimals, rounded up."""
+    return Decimal(epsilon).quantize(Decimal("0.01"), ROUND_CEILING)
+
+
 def test_production_is_at_its_gaussian_limit_and_below_the_conversion() -> None:
     """The 66 measurements of persons and 1,000 different ones. Fails for one line left out or counted twice."""
     design = TopDownDesign(tuple(PRODUCTION_SPINE), PRODUCTION_ALLOCATIONS, PRODUCTION_INVARIANTS, ())
@@ -262,7 +269,12 @@ def test_production_is_at_its_gaussian_limit_and_below_the_conversion() -> None:
     bounds = Curve(persons).bound_epsilon(1e-10)
     assert bounds.upper - bounds.lower <= GAP
     assert bounds.upper == pytest.approx(gaussian_epsilon(math.sqrt(2 * float(design.persons.rho)), 1e-10), abs=2e-3)
-    assert bounds.upper < float(canonne_kamath_steinke(design.persons, Fraction(1, 10**10))) - 0.67
+    conversions = [convert(design.persons, Fraction(1, 10**10), 2) for convert in (bun_steinke, canonne_kamath_steinke)]
+    assert bounds.upper < float(conversions[1]) - 0.67
+    rows = ("Bun and Steinke | {}", "Canonne, Kamath and Steinke | {}", "curve | {}")
+    assert [
+        row for row, of in zip(rows, [*conversions, up(bounds.upper)], strict=True) if row.format(of) not in PAGE
+    ] == []
     risk = assess_risk(design.specification("x"))
     assert risk is not None
     assert risk.is_tighter
@@ -283,7 +295,9 @@ def test_all_measurements_of_the_redistricting_data_and_the_dhc_are_at_their_gau
     assert round(float(total.rho), 2) == 15.29
     assert bounds.upper - bounds.lower <= GAP
     assert bounds.upper == pytest.approx(gaussian_epsilon(math.sqrt(2 * float(total.rho)), 1e-10), abs=2e-3)
-    assert bounds.upper < float(canonne_kamath_steinke(total, Fraction(1, 10**10))) - 1.7
+    converted = canonne_kamath_steinke(total, Fraction(1, 10**10), 2)
+    assert bounds.upper < float(converted) - 1.7
+    assert f"ε = {up(bounds.upper)} at this δ, and the second conversion {converted}" in PAGE
 
 
 @pytest.mark.parametrize("scale", [1, 100, 10_000])
