@@ -19,7 +19,7 @@ A = TypeVar("A")  # a dataclass of plain values
 
 
 def account_of(table: Table) -> Table:
-    """The table with the account of a table, or of all tables of a part, whose name then stands for a table's."""
+    """The table with the account of a table, or of all tables of a part if `table` has the name of the part."""
     return Table(table.zone, table.schema, f"{table.name}_made")
 
 

@@ -31,8 +31,8 @@ from resources.statements import Fragment
 from resources.warehouse import Session
 
 GROUPS_AT_A_TIME = 2_000_000
-"""The number of groups measured at a time: about 100 megabytes. If empty groups are published in detail, it is the
-number of their numbers instead."""
+"""The number of groups measured at a time: about 100 megabytes. If empty groups are published in detail, as many of
+their expected numbers instead."""
 
 MOST_NUMBERS = 10**9
 """The most published numbers of empty groups that a release may expect. More would be hard to store."""

@@ -340,8 +340,9 @@ def _are_records_of_state(session: Session, release: TopDownRelease, state: str)
 
 
 def _are_records_joined(session: Session, release: TopDownRelease) -> bool:
-    """Whether all records are exactly the records of the states, and each state has as many as its estimates count.
-    Records of histograms without tables by state are compared with the estimates directly."""
+    """Whether all records are exactly the records of the states, each state has as many as its estimates count, and the
+    estimates of the finest level are exactly the tables of the states. Records of histograms without tables by state
+    are compared with the estimates directly."""
     states = read_states(session, release)
     for schema in SCHEMAS.values():
         if schema.name not in release.recorded_by_state:
