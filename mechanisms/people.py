@@ -44,7 +44,7 @@ independent."""
 _TIMES = (2, 3, 5, 7)
 """The numbers of times that all records may be repeated, along with their products."""
 _OTHERS = 0.1
-"""The share of record counts, beyond one in each set, that may not be multiples although records are repeated."""
+"""The share of record counts, beyond one in each set, that need not be multiples although records are repeated."""
 _CANDIDATES = 8
 """The number of sets, those with the most combinations in common, with which a set is compared."""
 _FEW_VALUES = 1 << 14
