@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from assets.release.seal import is_sealed, seal_stage
+from assets.release.seal import is_sealed, store_sealed
 from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Session
@@ -26,9 +26,7 @@ def account_of(table: Table) -> Table:
 def store_account(session: Session, custody: Custody, table: Table, account: Any) -> None:
     """Store an account, a dataclass of plain values, and seal it."""
     of_table = account_of(table)
-    session.keep([of_table])
-    session.create(of_table, "warehouse/all", source=session.register("made", pa.Table.from_pylist([vars(account)])))
-    seal_stage(session, custody, table.schema, table.name, [of_table])
+    store_sealed(session, custody, table.schema, table.name, of_table, pa.Table.from_pylist([vars(account)]))
 
 
 def read_account(session: Session, custody: Custody, table: Table, kind: type[A]) -> A | None:

@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.release.dataset import CEF, CEF_TABLES, DROPPED, OF_PART, DatasetDeclaration
-from assets.release.seal import SealError, require_sealed, seal_stage
+from assets.release.seal import SealError, require_sealed, store_sealed
 from assets.release.verdicts import hash_code
 from resources.chain import RESERVE, Details, canonicalize
 from resources.custody import Custody
@@ -122,9 +122,7 @@ def publish_contents(
         published[_CHECKED] = check
     columns = {"content": list(published), "version": list(published.values())}
     with warehouse.session(writes=table.zone) as session, session.transaction():
-        session.keep([table])
-        session.create(table, "warehouse/all", source=session.register("contents", pa.table(columns)))
-        seal_stage(session, custody, dataset.name, CEF, [table])
+        store_sealed(session, custody, dataset.name, CEF, table, pa.table(columns))
 
 
 def read_contents(session: Session, custody: Custody, dataset: DatasetDeclaration) -> tuple[str, ...]:

@@ -50,6 +50,21 @@ def seal_stage(
     session.create(_label(schema, stage, tables), "warehouse/all", source=session.register("seal", label))
 
 
+def store_sealed(
+    session: Session,
+    custody: Custody,
+    schema: str,
+    stage: str,
+    table: Table,
+    rows: pa.Table,
+    made_of: MadeOf = None,
+) -> None:
+    """Create or replace a table with these rows, and seal it as it was written, in one transaction."""
+    session.keep([table])
+    session.create(table, "warehouse/all", source=session.register("sealed", rows))
+    seal_stage(session, custody, schema, stage, [table], made_of)
+
+
 def is_sealed(
     session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], made_of: MadeOf = None
 ) -> bool:

@@ -29,7 +29,7 @@ from assets.conventions import StageKind, list_some, round_figures, shorten_dige
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
-from assets.release.seal import is_sealed, seal_stage
+from assets.release.seal import is_sealed, store_sealed
 from assets.release.stage import release_stage
 from assets.stages import name_partition
 from assets.topdown.measurements import are_as_read
@@ -456,10 +456,8 @@ class _Making:
                 store_parts(session, information_table(release, *key), results.paths)
             keys = _list_own(release, self._states, self._state)
             rows = [{"level": each[0], "state": each[1], **vars(own)} for each, own in accounts.items() if each in keys]
-            source = session.register("made", pa.Table.from_pylist(rows, schema=_ACCOUNTS))
-            session.keep([table])
-            session.create(table, "warehouse/all", source=source)
-            seal_stage(session, custody, release.schema, table.name, [table])
+            made = pa.Table.from_pylist(rows, schema=_ACCOUNTS)
+            store_sealed(session, custody, release.schema, table.name, table, made)
 
 
 def _divide(release: TopDownRelease, tree: Tree, keys: Iterable[Key]) -> Iterator[list[Key]]:

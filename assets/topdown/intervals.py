@@ -26,7 +26,7 @@ from assets.conventions import StageKind, list_some, preview, shorten_digest
 from assets.measurement.method import MEASUREMENTS, GridError
 from assets.release.draw import StaleInputError
 from assets.release.method import DRAW
-from assets.release.seal import is_sealed, seal_stage
+from assets.release.seal import is_sealed, seal_stage, store_sealed
 from assets.release.stage import release_stage
 from assets.stages import name_partition
 from assets.topdown.information import Accounts, hash_regions, list_parts, read_accounts, to_rows
@@ -302,9 +302,8 @@ def make_linear(warehouse: Warehouse, custody: Custody, release: TopDownRelease)
                 for name, linear in found.items()
             ]
             table, made_of = release.public(LINEAR), descent.made_of("")
-            session.keep([table])
-            session.create(table, "warehouse/all", source=session.register("linear", pa.concat_tables(rows)))
-            seal_stage(session, custody, release.schema, LINEAR, [table], {"made_of": made_of})
+            linear_rows = pa.concat_tables(rows)
+            store_sealed(session, custody, release.schema, LINEAR, table, linear_rows, {"made_of": made_of})
     return made_of
 
 

@@ -25,7 +25,7 @@ from assets.release.account import read_account, store_account
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.gate import find_verdicts
 from assets.release.method import CHARGE, DRAW
-from assets.release.seal import is_sealed, seal_stage
+from assets.release.seal import is_sealed, store_sealed
 from assets.release.stage import release_stage
 from assets.stages import name_partition
 from assets.topdown.drawing import Drawing
@@ -123,10 +123,8 @@ def keep_charged(method: TopDown, warehouse: Warehouse, custody: Custody) -> lis
             for state in states
         ]
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        table, made = release.public(CHARGED), session.register("charged", pa.Table.from_pylist(rows))
-        session.keep([table])
-        session.create(table, "warehouse/all", source=made)
-        seal_stage(session, custody, release.schema, CHARGED, [table])
+        table, charged = release.public(CHARGED), pa.Table.from_pylist(rows)
+        store_sealed(session, custody, release.schema, CHARGED, table, charged)
     return states
 
 

@@ -33,7 +33,7 @@ from assets.gates.shared import count_problem
 from assets.measurement.method import GridError
 from assets.release.draw import StaleInputError
 from assets.release.gate import Gate, ReleaseContext, read_claim
-from assets.release.seal import is_sealed, seal_stage
+from assets.release.seal import is_sealed, store_sealed
 from assets.release.stage import release_stage
 from assets.topdown.estimation import (
     SECONDS_BETWEEN_REPORTS,
@@ -364,9 +364,7 @@ def _discard(session: Session, custody: Custody, how: Replication[Any], kept: Ma
 
 def _write_accounts(session: Session, custody: Custody, release: TreeRelease, kept: Mapping[int, Account]) -> None:
     rows = pa.Table.from_pylist([vars(kept[number]) for number in sorted(kept)], schema=_ACCOUNT)
-    session.keep([_accounts(release)])
-    session.create(_accounts(release), "warehouse/all", source=session.register("made", rows))
-    seal_stage(session, custody, release.schema, REPLICATES, [_accounts(release)])
+    store_sealed(session, custody, release.schema, REPLICATES, _accounts(release), rows)
 
 
 def _accounts(release: TreeRelease) -> Table:

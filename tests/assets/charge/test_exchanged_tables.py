@@ -14,6 +14,7 @@ from unittest.mock import Mock, patch
 import pytest
 
 from assets.charge.drawing import make_draw
+from assets.release import seal
 from assets.release import stage as stages
 from assets.release.contents import CONTENTS
 from assets.release.draw import StaleInputError
@@ -113,7 +114,7 @@ def test_of_which_draw_states_are_is_sealed_as_it_was_written_and_read_once(tmp_
     context = deployment.context
     method, resources = context.method, (context.warehouse, context.custody)
     deployment.run("cef", *method.stages[: method.stages.index("charge") + 1], checks=False)
-    with patch.object(measured, "seal_stage", exchange_before(statement)):
+    with patch.object(seal, "seal_stage", exchange_before(statement)):
         state, *_ = measured.keep_charged(method, *resources)
     with pytest.raises(StaleInputError):
         measured.measure_state(method, *resources, context.ledger, state)
