@@ -59,16 +59,19 @@ class Finding:
         place: the file, the built-in source or the table.
         column: empty if the finding is about all of it.
         rows: the number of rows that violate the rule; None if the finding is not about rows.
+        hint: the likely cause; empty if none is known.
     """
 
     place: str
     rule: str
     column: str = ""
     rows: int | None = None
+    hint: str = ""
 
     @property
     def statement(self) -> str:
-        return f"{self.place}: column {self.column}: {self.rule}" if self.column else f"{self.place}: {self.rule}"
+        rule = f"{self.rule}; {self.hint}" if self.hint else self.rule
+        return f"{self.place}: column {self.column}: {rule}" if self.column else f"{self.place}: {rule}"
 
     def __str__(self) -> str:
         if self.rows is None:
@@ -81,9 +84,9 @@ class SourceError(RefusedError):
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         # Two columns of the CEF may come from the same column of the source and have the same finding. If one of the
-        # findings has an explanation, the other is left out.
-        explained = {replace(item, rule=item.rule.split("; ")[0]) for item in findings if "; " in item.rule}
-        self.findings = tuple(item for item in dict.fromkeys(findings) if item not in explained)
+        # findings has a hint, the other is left out.
+        hinted = {replace(item, hint="") for item in findings if item.hint}
+        self.findings = tuple(item for item in dict.fromkeys(findings) if item not in hinted)
         super().__init__("\n".join(str(finding) for finding in self.findings))
 
 
@@ -121,9 +124,7 @@ def row_findings(
     offenders -= Counter({(column, NULL): rows for column, rows in explained.items()})
     findings = [Finding(place, rule, column, rows) for (column, rule), rows in sorted(offenders.items())]
     return [
-        replace(item, rule=f"{item.rule}; {meant[item.column][0]}")
-        if meant.get(item.column) and item.rule != NULL
-        else item
+        replace(item, hint=meant[item.column][0]) if meant.get(item.column) and item.rule != NULL else item
         for item in findings
     ]
 
