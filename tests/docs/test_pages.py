@@ -179,12 +179,6 @@ def test_the_pages_name_no_gate_that_is_gone(checks: dict[str, set[str]]) -> Non
     assert {name for name in named.difference(*checks.values()) if f'"{name}"' not in modules} == set()
 
 
-def test_the_readme_lists_the_folders() -> None:
-    packages = {path.parent.name for path in ROOT.glob("[a-z]*/__init__.py")} | {"deploy", "docs", "examples", "tests"}
-    listed = re.findall(r"^\| `(\w+)/` \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    assert sorted(listed) == sorted(packages)
-
-
 @pytest.mark.parametrize("mechanism", RELEASES)
 def test_a_mechanism_has_one_name_everywhere(mechanism: str) -> None:
     places = [
