@@ -15,9 +15,9 @@ METHODS = {
     "safetab": "Detailed groups by SafeTab",
     "topdown": "Redistricting data by TopDown",
     "dhc": "The DHC by TopDown",
-    "pair_swapping": "Pair swapping as in 2010",
-    "coarsening": "Coarsening",
-    "suppression": "Suppression",
+    "pair_swapping": "Methods without a finite loss",
+    "coarsening": "Methods without a finite loss",
+    "suppression": "Methods without a finite loss",
     "table_builder": "Table builder",
 }
 """The heading of each mechanism's tables, by the name of its package."""
