@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import astuple, fields, replace
 from fractions import Fraction
 from pathlib import Path
@@ -329,6 +329,13 @@ def test_an_auditor_reads_again_if_somebody_charges_meanwhile(
         charges = 5
         with pytest.raises(BusyError, match="append to the ledger all the time"):
             ledger.entries()
+
+
+def test_a_process_waits_for_the_ledger_as_long_as_its_patience(database: Database) -> None:
+    """Wrong program: takes the seconds for milliseconds, so that charges at the same time fail."""
+    with ExitStack() as opened:
+        connection = ledger_server._begin_session(opened, 90)
+        assert connection.execute("SHOW lock_timeout").fetchone() == ("90s",)
 
 
 def test_an_opened_ledger_has_every_entry_that_can_still_be_committed(database: Database, ledger: Ledger) -> None:
