@@ -14,13 +14,13 @@ from pathlib import Path
 import dagster as dg
 
 from assets.publication.listing import LISTING, write_listing
-from assets.publication.placement import bring_publications, copy_publications
+from assets.publication.placement import bring_publications, copy_publications, publications
 from assets.release.contents import forget_sketches
-from assets.release.signature import SIGNATURE, altered_files, public_key, sign
+from assets.release.signature import SIGNATURE, altered_files, public_key, sign, signed_identity
 from assets.texts import show_line
 from mechanisms.refusal import RefusedError
 from orchestration.environment import deployment_resources
-from resources import clock
+from resources import chain, clock
 from resources.custody import ANCHOR, EDITIONS, FINGERPRINT, MASTER, SKETCHES, TIME_STAMPS, Custody, CustodyError
 from resources.ledger import Ledger
 from resources.spill import create_spill_folder
@@ -171,12 +171,15 @@ def restore(
     home: Path,
     published: Path,
     resources: Resources = deployment_resources,
-) -> None:
+) -> tuple[str, ...]:
     """Restore a backup into a home without databases, and its publications where there are none.
 
     The master key must be in the home's custody, in the environment, or in the backup. If a custody in the home
     survived, its anchor is the one that counts. Restoring neither charges nor draws; materializing again gives the same
     bytes.
+
+    Return the withdrawn releases, as `dataset/release`, whose publications are in the backup. They are not published
+    again. A ledger on a server may have their withdrawals since, or the backup was made before a withdrawal ended.
 
     Raises BackupError, and restores nothing, if something is in the way, there is no key, the backup was altered or
     made under another key, it is larger than the free disk, its ledger is older than the anchor, or zones are in a
@@ -203,8 +206,9 @@ def restore(
         _require_ours(folder, staged, staged_ledger)
         # A ledger on a server may since have settled a draw whose key is in the backup.
         staged_ledger.forget_keys()
+        withdrawn = _list_withdrawn(folder / PUBLISHED, staged_ledger)
         if (folder / PUBLISHED).exists():
-            bring_publications(folder / PUBLISHED, published)
+            bring_publications(folder / PUBLISHED, published, withdrawn)
             if (published / LISTING).exists():
                 write_listing(published)
         for path in _list_custody_files(staged_ledger.custody, with_keys=True):
@@ -217,10 +221,25 @@ def restore(
         # Last, because databases in the home mark it as restored. If this process is killed here, no copy of a key
         # remains.
         (staged / WAREHOUSE).rename(home / WAREHOUSE)
+        return withdrawn
     except FileNotFoundError as error:
         raise BackupError(f"{folder} is not a complete backup: {error.filename} is missing") from None
     finally:
         shutil.rmtree(staged)
+
+
+def _list_withdrawn(folder: Path, ledger: Ledger) -> tuple[str, ...]:
+    """The releases in a folder of publications whose draws were withdrawn, as `dataset/release`."""
+    entries, found = ledger.read().require_intact(), []
+    for dataset, release in publications(folder):
+        own = signed_identity(folder / dataset / release, public_key(ledger.custody))
+        if own is None:
+            continue
+        # Estimates from published measurements have no draw of their own.
+        rests = None if own.ledger_entry else chain.find_last_withdrawal(entries, dataset, own.rests_on)
+        if rests or chain.find(entries, chain.WITHDRAW, own.draw_id):
+            found.append(f"{dataset}/{release}")
+    return tuple(found)
 
 
 def _refuse_lake(warehouse: Warehouse, done: str) -> None:

@@ -24,7 +24,7 @@ import filecmp
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -209,15 +209,26 @@ def copy_publications(
     _require_plain(folder)
 
 
-def bring_publications(folder: Path, published: Path) -> None:
+def bring_publications(folder: Path, published: Path, without: Collection[str] = ()) -> None:
     """Copy publications from a folder to a place without publications.
+
+    Args:
+        without: the releases to leave out, as `dataset/release`.
 
     Raises:
         FileExistsError: if the folder has anything but files and folders in it.
     """
+
+    def leave_out(place: str, names: list[str]) -> list[str]:
+        return [name for name in names if Path(place, name).relative_to(folder).as_posix() in without]
+
     _require_plain(folder)
     _make_public(published)
-    shutil.copytree(folder, published, symlinks=True, dirs_exist_ok=True, copy_function=_copy_opened)
+    shutil.copytree(folder, published, symlinks=True, ignore=leave_out, dirs_exist_ok=True, copy_function=_copy_opened)
+    for release in without:
+        with suppress(OSError):
+            # `rmdir` removes only an empty folder.
+            (published / release).parent.rmdir()
     _open_folders(published)
 
 

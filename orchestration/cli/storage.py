@@ -30,8 +30,13 @@ def restore(folder: Path) -> None:
     from resources.project import deployment_folders
 
     home, published = deployment_folders()
-    backup.restore(folder, home, published)
+    withdrawn = backup.restore(folder, home, published)
     echo(f"{home} and {published}: restored from {folder}")
+    if withdrawn:
+        echo(
+            f"Withdrawn, and therefore not published again: {', '.join(withdrawn)}. The databases may have their tables: "
+            "withdraw each that was not launched since."
+        )
 
 
 @click.group()

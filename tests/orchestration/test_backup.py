@@ -431,6 +431,20 @@ def test_every_command_is_known_to_change_what_is_backed_up_or_not() -> None:
     assert {*list_commands(main)} == {*KEEP, "ledger move", *(step for step in STEPS if " " not in step)}
 
 
+def test_a_withdrawn_release_is_not_published_again(tmp_path: Path) -> None:
+    """Wrong program: restores all publications of a backup, although one is withdrawn in the ledger, which on a server may be
+    later than the backup."""
+    root, again = tmp_path / "home", tmp_path / "again"
+    launch(root)
+    # As if the withdrawal had been killed after its entries.
+    ledger_of(root).withdraw("village", "noisy", "Ann")
+    back_up(ledger_of(root), root / "published", tmp_path / "kept", resources, with_keys=True)
+    assert restore(tmp_path / "kept", again, again / "published", resources) == ("village/noisy",)
+    assert not (again / "published" / "village").exists()
+    withdraw_release(again)
+    assert not hash_tables(ledger_of(again), Zone.CONFIDENTIAL).keys() & {"village__noisy.counts"}
+
+
 @deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize(
