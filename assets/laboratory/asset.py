@@ -114,9 +114,11 @@ def build_laboratory(
         [cef, key],
         kinds={"duckdb", "matplotlib"},
     )
-    def results(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+    def results(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         own = {name: OwnAttack.find(target) for name, target in declaration.attacks.items()}
-        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+            # It measures guesses on the records as they are now, which may be others than those of the grid.
+            require_synthetic(session, ledger, dataset)
             digests = compute_digests(session, custody, declaration, dataset, own)
             measures = _read_current(session, table, [made_of for _, made_of in digests.values()])
             truths = read_truths(session, declaration, dataset)
