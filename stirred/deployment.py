@@ -163,7 +163,17 @@ class Deployment:
         folder = self.published / release
         if not (folder / "certificate.json").exists():
             raise KeyError(f"{release} is not published in {self.published}")
-        return Publication(folder, self.published / "public_key.pem", release)
+        return Publication(folder, self.published / "public_key.pem", release, self._list_withdrawn(release))
+
+    def _list_withdrawn(self, release: str) -> frozenset[str]:
+        """The ids of a release's withdrawn draws: the custody's record of its editions has no checksums of theirs. None
+        for a user who cannot read the custody."""
+        home = self.folder / os.environ.get("STIRRED_HOME", "var")
+        try:
+            record = json.loads((home / "custody" / "publications" / release.replace("/", "__")).read_bytes())
+            return frozenset(draw_id for draw_id, checksums in record["editions"].values() if not checksums)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return frozenset()
 
     def _ask(self, command: str, *arguments: str) -> Any:
         """The JSON that a command prints. Raises RefusedError with the command's message if the command refuses."""
@@ -197,11 +207,13 @@ class Publication:
 
     Attributes:
         release: the requested release, as `dataset/release`; "" for any release.
+        withdrawn: the ids of withdrawn draws, whose editions are not read, even if somebody put them back.
     """
 
     folder: Path
     key: Path
     release: str = ""
+    withdrawn: frozenset[str] = frozenset()
 
     @cached_property
     def certificate(self) -> dict[str, Any]:
@@ -245,11 +257,13 @@ class Publication:
 
         if self.release not in ("", other := f"{identity.dataset}/{identity.release}"):
             raise VerificationError(f"{self.release}: the publication in its folder is that of {other}")
+        if identity.draw_id in self.withdrawn:
+            raise VerificationError(f"{identity} was withdrawn")
 
     def verify(self, key: Path | str | None = None) -> "list[Identity]":
         """The verified editions in the folder, the current one first. Raises VerificationError if a file was altered or
         is not signed with the key, a PEM file (by default, the key next to the publications), or if they are of another
-        release."""
+        release or were withdrawn."""
         from assets.release import signature
 
         intact, problems = signature.verify(self.folder, signature.read_public_key(Path(key or self.key)))

@@ -34,8 +34,8 @@ def restore(folder: Path) -> None:
     echo(f"{home} and {published}: restored from {folder}")
     if withdrawn:
         echo(
-            f"Withdrawn, and therefore not published again: {', '.join(withdrawn)}. The databases may have their tables: "
-            "withdraw each that was not launched since."
+            f"Withdrawn, and therefore not published again: {', '.join(withdrawn)}. The databases may have their "
+            "tables: withdraw each that was not launched since."
         )
 
 

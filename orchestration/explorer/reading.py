@@ -63,10 +63,14 @@ def ask_files(question: Callable[[Session], Answer]) -> Answer:
 
 
 def find_file_problems(release: str) -> Sequence[str]:
-    """The reasons why the files of a release, `dataset/release`, are not the signed ones; empty if they are."""
-    folder = find_published()
+    """The reasons why the files of a release, `dataset/release`, are not the signed ones, or not those of a draw in the
+    ledger that was not withdrawn, if the ledger can be read; empty if they are."""
+    folder, entries = find_published(), None
     files = sorted(path for path in (folder / PUBLIC_KEY, *(folder / release).rglob("*")) if path.is_file())
-    return _find_file_problems(folder, release, tuple((str(path), *find_change(path)) for path in files))
+    with suppress(UnavailableError):
+        # A folder without a ledger may be a copy of the publications.
+        entries = read_intact_entries() or None
+    return _find_file_problems(folder, release, tuple((str(path), *find_change(path)) for path in files), entries)
 
 
 def find_change(path: Path) -> tuple[int, int]:
@@ -86,13 +90,15 @@ def read_key() -> Ed25519PublicKey:
 
 
 @lru_cache(maxsize=64)
-def _find_file_problems(folder: Path, release: str, stamps: Sequence[tuple[str, int, int]]) -> Sequence[str]:
+def _find_file_problems(
+    folder: Path, release: str, stamps: Sequence[tuple[str, int, int]], entries: tuple[Entry, ...] | None
+) -> Sequence[str]:
     try:
         key = read_key()
     except VerificationError as error:
         return (f"no signature can be verified: {error}",)
     dataset, name = release.split("/")
-    return tuple(edition_problems(folder, dataset, name, key, None)[1])
+    return tuple(edition_problems(folder, dataset, name, key, entries)[1])
 
 
 def read_entries() -> tuple[Entry, ...]:

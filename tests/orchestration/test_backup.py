@@ -432,8 +432,8 @@ def test_every_command_is_known_to_change_what_is_backed_up_or_not() -> None:
 
 
 def test_a_withdrawn_release_is_not_published_again(tmp_path: Path) -> None:
-    """Wrong program: restores all publications of a backup, although one is withdrawn in the ledger, which on a server may be
-    later than the backup."""
+    """Wrong program: restores all publications of a backup, although one is withdrawn in the ledger, which on a server
+    may be later than the backup."""
     root, again = tmp_path / "home", tmp_path / "again"
     launch(root)
     # As if the withdrawal had been killed after its entries.

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 
 import stirred
+from assets.publication.withdrawal import withdraw
 from assets.release import signature
 from assets.release.signature import PUBLIC_KEY, VerificationError, pem, public_key
 from resources.project import PROJECT
@@ -76,6 +77,21 @@ def test_a_publication_is_verified_with_the_key_that_is_given(published: Deploym
     exchanged = published[f"{release.partition('/')[0]}/exchanged"]
     for read in (exchanged.verify, lambda: exchanged.tables, lambda: exchanged._read("certificate.json")):
         with pytest.raises(VerificationError, match=f"exchanged: the publication in its folder is that of {release}"):
+            read()
+
+
+def test_a_withdrawn_publication_that_was_put_back_is_refused(
+    published: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong program: trusts the signature, which a withdrawn edition keeps."""
+    release, ledger = name(published), small_deployment(tmp_path).context.ledger
+    monkeypatch.setenv("STIRRED_HOME", str(tmp_path))
+    assert published[release].verify()
+    shutil.copytree(published.published, tmp_path / "kept")
+    withdraw(ledger, published.published, *release.split("/"), "Ann Lee")
+    shutil.copytree(tmp_path / "kept", published.published, dirs_exist_ok=True)
+    for read in (published[release].verify, lambda: published[release]._read("certificate.json")):
+        with pytest.raises(VerificationError, match=f"{release}, edition 1, ledger entry 1 was withdrawn"):
             read()
 
 

@@ -32,6 +32,7 @@ from orchestration.explorer.reading import UnavailableError, read_entries
 from orchestration.explorer.settings import VARIABLE, Settings, read_settings
 from orchestration.explorer.tables import find_ranks, is_uncertain, overlap, wind
 from orchestration.explorer.words import escape, format_figure, join_levels
+from resources import chain
 from resources.chain import NOT_CHARGED
 from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger, Reading
@@ -512,12 +513,15 @@ def test_files_that_are_not_as_they_were_signed_are_not_shown_without_a_word(
         return [each.value for each in test.error if "Do not rely" in each.value]
 
     assert "no signature can be verified" in warned()[0]
+    specification = Specification(Flavor("all", ("number",), "household", 1), PureLoss(Fraction(1)))
+    entries = [chain.make_reservation((), "village", "counties", "d" * 64, specification, "c" * 64)]
+    entries.append(chain.make_settlement(entries, entries[0], "v1"))
     identity = {
         "dataset": {"name": "village"},
         "release": {"name": "counties"},
         "edition": {"number": 1},
         "randomness": {"draw_id": "d" * 64},
-        "ledger": {"sequence": 1, "entry_hash": "e" * 64},
+        "ledger": {"sequence": 1, "entry_hash": entries[0].hash},
     }
     (published / "certificate.json").write_text(json.dumps(identity))
     custody = Custody(folder=str(published.parents[2] / "custody"), variable="STIRRED_TEST_MASTER_KEY")
@@ -525,6 +529,11 @@ def test_files_that_are_not_as_they_were_signed_are_not_shown_without_a_word(
     sign(published, custody)
     (published.parents[1] / PUBLIC_KEY).write_bytes(pem(public_key(custody)))
     assert warned() == []
+    with monkeypatch.context() as patch:
+        patch.setattr("orchestration.explorer.reading.read_entries", lambda: tuple(entries))
+        assert warned() == []
+        entries.append(chain.make_withdrawal(entries, entries[0], "release village/counties", "Ann Lee"))
+        assert "was withdrawn in entry 3" in warned()[0]
     # As large as before, and with its time set back.
     times = file.stat()
     file.write_text("forged")
