@@ -72,7 +72,8 @@ _ROUNDED = "rounded"
 _ENDS = 12
 """The number of least and of greatest numbers to examine, and of texts among the numbers."""
 
-_NINES, _BELOW = re.compile(r"-?(9+[6-9]|8{2,}|7{2,})(\.0+|\.9+)?"), re.compile(r"-([189]|(\d)\2+|9+[0-9])(\.0+)?")
+_NINES = re.compile(r"-?(9+[6-9]|8{2,}|7{2,})(\.0+|\.9+[6-9]?)?")
+_BELOW = re.compile(r"-([189]|(\d)\2+|9+[0-9])(\.0+)?")
 """The codes of surveys for unknown numbers, such as 9999998 or 88; and below 0, such as -1, -8 or -99."""
 _FAR_NINES = re.compile(rf"{_NINES.pattern}|9{{3,}}[0-5]")
 """Beyond all other numbers, such codes can also end in another digit, as 9994 in Demographic and Health Surveys."""

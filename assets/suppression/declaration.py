@@ -29,8 +29,14 @@ class DominanceDeclaration(Part):
         None, description="With n, as above."
     )
 
+    holding: str | SkipJsonSchema[None] = Field(
+        None,
+        description="A column whose equal values make records one contributor, such as the enterprises of a holding. A "
+        "record without a value is a contributor of its own.",
+    )
+
     def design(self) -> Dominance:
-        return Dominance(self.magnitude, self.p, self.n, self.k)
+        return Dominance(self.magnitude, self.p, self.n, self.k, self.holding)
 
 
 class SuppressionDeclaration(UnperturbedDeclaration):

@@ -125,9 +125,20 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
         needs = np.zeros_like(exact["count"])
         if dominance is not None:
             # The rule looks at a limited number of contributions, so further records of one value do not matter.
-            times = np.minimum(number, dominance.contributions)
+            times, contributor = np.minimum(number, dominance.contributions), None
+            if dominance.holding is not None:
+                holdings = counts[dominance.holding].combine_chunks().dictionary_encode().indices
+                codes = holdings.fill_null(-1).to_numpy().astype(np.int64)
+                times = np.where(codes < 0, times, number)
+                contributor = codes.repeat(times)
+                contributor[contributor < 0] = -1 - np.arange(np.count_nonzero(contributor < 0))
             ranked = rank_contributions(
-                self.linked.cell_of, place.repeat(times), values.repeat(times), len(needs), dominance.contributions
+                self.linked.cell_of,
+                place.repeat(times),
+                values.repeat(times),
+                len(needs),
+                dominance.contributions,
+                contributor,
             )
             totals = zip(exact[TOTAL].tolist(), ranked.tolist(), strict=True)
             needs = np.array([dominance.measure_need(total, greatest) for total, greatest in totals], dtype=np.int64)

@@ -9,7 +9,7 @@ from assets.measurement.grid import DeclaredTable
 from assets.release.columns import ColumnType
 from assets.suppression.declaration import SuppressionDeclaration
 from assets.unperturbed.release import UnperturbedRelease
-from mechanisms.suppression.design import SuppressionDesign
+from mechanisms.suppression.design import Dominance, SuppressionDesign
 
 CELLS = "suppressed_cells"
 
@@ -47,6 +47,7 @@ class SuppressionRelease(UnperturbedRelease):
                 )
         if self.design.dominance is not None:
             self._check_magnitude(self.design.dominance.magnitude)
+            self._check_holding(self.design.dominance)
         if combinations > MOST_COMBINATIONS:
             self.refuse(
                 f"products: their variables have {combinations:,} combinations of values, of at most "
@@ -57,15 +58,21 @@ class SuppressionRelease(UnperturbedRelease):
         self.require_columns("dominance", (name,))
         column = self.variables[name]
         if column.type is not ColumnType.INTEGER or column.nullable:
-            self.refuse(f"dominance: {name} must be an integer that is never empty")
+            self.refuse(f"dominance: {name} must be an integer that is never empty; write whole numbers in the file")
         if column.minimum is None or column.maximum is None or int(column.minimum) < 0:
             self.refuse(f"dominance: {name} must have a minimum from 0 on, and a maximum")
         if int(column.maximum) > LARGEST_MAGNITUDE:
-            self.refuse(f"dominance: the maximum of {name} is over {LARGEST_MAGNITUDE:,}")
+            self.refuse(f"dominance: the maximum of {name} is over {LARGEST_MAGNITUDE:,}; use a larger unit")
         if self.origins[name] in {self.origins[other] for other in self.design.variables}:
             self.refuse(f"dominance: {name} is of the same column of the source as one of the tables")
         if TOTAL in self.design.variables:
             self.refuse(f"products: the column name {TOTAL} belongs to the totals")
+
+    def _check_holding(self, rule: Dominance) -> None:
+        if rule.holding is not None:
+            self.require_columns("dominance", (rule.holding,))
+            if rule.holding in (*self.design.variables, rule.magnitude):
+                self.refuse(f"dominance: {rule.holding} is the magnitude or a column of one of the tables")
 
     @cached_property
     def declared_tables(self) -> tuple[DeclaredTable, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from assets.measurement.grid import LARGEST_VARIANCE
 from assets.table_builder.declaration import Amount, MomentsAttributes, QuantilesAttributes, StatisticDeclaration
 from assets.table_builder.release import BETWEEN, MOST_CELLS, HypercubeRelease
 from mechanisms.accounting.specification import Line, Specification
@@ -108,6 +109,11 @@ class StatisticRelease(HypercubeRelease):
             self.refuse(f"{self.named}: margins: fitted: trees are not fitted with cells that are declared impossible")
         if (numbers := sum(self.cells_of(part.table) * part.size for part in self.parts)) > MOST_CELLS:
             self.refuse(f"{self.named}: {numbers:,} numbers in all cells; at most {MOST_CELLS:,} are allowed")
+        if isinstance(self.measured, Moments) and self.measured.noise.exact_variance > LARGEST_VARIANCE:
+            self.refuse(
+                f"{self.named}: the variance of the noise is too large; declare fewer steps, a larger budget"
+                f"{', or a coarser grid of the weight' * (self.amount is not None)}"
+            )
         assert self.measured.bounded == self.design.bounded, "the charge is that of what is measured"
 
     @property

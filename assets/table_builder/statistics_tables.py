@@ -204,17 +204,24 @@ def _label_values(release: StatisticRelease) -> dict[str, dict[str, str]]:
     declared = release.declaration.attributes
     if isinstance(declared, QuantilesAttributes):
         shares = declared.at or declared.published
-        return {"quantile": {write_share(share): f"{float(100 * share):g}% of the records" for share in shares}}
+        return {
+            "quantile": {write_share(share): f"{float(100 * share):g}% of the {_shared(release)}" for share in shares}
+        }
     words = title_columns({name: release.known_columns[name] for name in release.variables})
     of = [(name,) for name in words] + list(combinations(words, 2))
     return {
         "statistic": {name: name.capitalize() for name in (MEAN, DEVIATION, CORRELATION)},
-        "of": {", ".join(names): ", ".join(words[name] for name in names).capitalize() for names in of},
+        "of": {", ".join(names): ", ".join(words[name] for name in names) for names in of},
     }
 
 
+def _shared(release: StatisticRelease) -> str:
+    """What a quantile is a share of, in words."""
+    return f"sum of {release.amount.column}" if release.amount else "records"
+
+
 def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
-    kinds = {"variables": release.variables}
+    kinds = {"variables": release.variables, "weight": release.amount.column if release.amount else None}
     cells = [describe_column(name, release.columns[name]) for name in release.cube.variables]
     of_quantiles, labels = release.variable is not None, _label_values(release)
     unit = release.variables[0] if of_quantiles else "units of the variables"
@@ -229,7 +236,9 @@ def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
         SAMPLE_ERROR, "decimal", "Standard error of the sample, without the noise", required=False, error_of="estimate"
     )
     if of_quantiles:
-        share = PublishedColumn("quantile", "string", "The share of the records up to the estimate", labels["quantile"])
+        share = PublishedColumn(
+            "quantile", "string", f"The share of the {_shared(release)} up to the estimate", labels["quantile"]
+        )
         off = "Bound: the estimate is off by fewer records, or units of the weight, with a probability of at least 90%"
         if release.drawn:
             estimate = PublishedColumn("estimate", "decimal", "Estimate, as drawn", unit=unit)

@@ -20,12 +20,14 @@ class Dominance:
         magnitude: the column.
         p: the p% rule: the second greatest contributor can tell the greatest contribution from the total to within p%.
         n, k: the (n, k) rule: the n greatest contributions are over k% of the total.
+        holding: the column whose equal values make records one contributor; None if every record is one.
     """
 
     magnitude: str
     p: int | None = None
     n: int | None = None
     k: int | None = None
+    holding: str | None = None
 
     def __post_init__(self) -> None:
         if (self.p is None) == (self.n is None and self.k is None) or (self.n is None) != (self.k is None):
@@ -81,8 +83,10 @@ class SuppressionDesign:
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """All variables, and the magnitude."""
-        return self.variables if self.dominance is None else (*self.variables, self.dominance.magnitude)
+        """All variables, the magnitude, and the holding."""
+        rule = self.dominance
+        further = () if rule is None else (rule.magnitude, *([rule.holding] if rule.holding else []))
+        return (*self.variables, *further)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -92,4 +96,7 @@ class SuppressionDesign:
     def as_record(self) -> dict[str, Any]:
         tables = {name: list(variables) for name, variables in self.tables}
         record: dict[str, Any] = {"of": self.of, "threshold": self.threshold, "width": self.width, "tables": tables}
-        return record if self.dominance is None else record | {"dominance": vars(self.dominance)}
+        if self.dominance is None:
+            return record
+        fields = vars(self.dominance).items()
+        return record | {"dominance": {name: value for name, value in fields if name != "holding" or value}}

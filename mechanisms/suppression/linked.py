@@ -283,16 +283,21 @@ def count_revealed(cell_of: Counts, published: Counts, true: Counts, needs: Coun
     return revealed
 
 
-def rank_contributions(cell_of: Counts, combination: Counts, values: Counts, cells: int, most: int) -> Counts:
+def rank_contributions(
+    cell_of: Counts, combination: Counts, values: Counts, cells: int, most: int, contributor: Counts | None = None
+) -> Counts:
     """The greatest contributions to each cell, in descending order, shape (cells, most); 0 where there are fewer. Each
-    record has a combination and a value."""
-    order = np.argsort(-values, kind="stable")
+    record has a combination and a value, and by default is a contributor of its own."""
     greatest = np.zeros((cells, most), dtype=np.int64)
     for of_table in cell_of:
-        own = of_table[combination[order]]
-        by_cell = np.argsort(own, kind="stable")
-        own, sorted_values = own[by_cell], values[order][by_cell]
+        own, amounts = of_table[combination], values
+        if contributor is not None:
+            (own, _), together = np.unique(np.stack([own, contributor]), axis=1, return_inverse=True)
+            amounts = np.zeros(len(own), dtype=np.int64)
+            np.add.at(amounts, together, values)
+        order = np.lexsort((-amounts, own))
+        own, amounts = own[order], amounts[order]
         rank = np.arange(len(own)) - np.searchsorted(own, own)
         kept = (own != OUTSIDE) & (rank < most)
-        greatest[own[kept], rank[kept]] = sorted_values[kept]
+        greatest[own[kept], rank[kept]] = amounts[kept]
     return greatest

@@ -105,6 +105,7 @@ def table(
     print_table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in answers.column_names], rows)
     if per:
         echo("Records without an amount, if any, add 0 to the sum, but count in the divisor.", err=True)
+        echo("Amounts are as in their column, without weights.", err=True)
 
 
 def _format_figure(cell: Any) -> str:

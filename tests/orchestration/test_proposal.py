@@ -251,8 +251,8 @@ def kinds_of_columns() -> list[dict[str, str]]:
 
 def test_weights_and_numbers_of_persons_are_no_categories(warehouse: Warehouse, tmp_path: Path) -> None:
     """Wrong programs: one that lists the few weights of a stratified sample as codes, one that publishes them or the
-    persons' numbers as variables, and one that takes codes such as 9 and 99 for categories or rare numbers, or amounts
-    with zeros before them for codes, without a word."""
+    persons' numbers as variables, and one that takes codes such as 9, 99 and 99999.98 for categories or numbers, or
+    amounts with zeros before them for codes, without a word."""
     rows = [
         {
             "PERNUM": str(number % 4 + 1),
@@ -267,6 +267,7 @@ def test_weights_and_numbers_of_persons_are_no_categories(warehouse: Warehouse, 
             "hours": str(97 + number % 3) if number % 4 == 0 else str(number * 7 % 71),
             "age": str(number * 7 % 100),
             "days": str(99 if number % 150 == 7 else number * 7 % 71),
+            "pay": (f"99999.9{8 + number % 2}" if number % 9 < 2 else f"{number * 9 + 0.25:.2f}"),
             "amount": f"{number * 7 % 500:07d}",
             "rent": f"{number + 1000:,}",
         }
@@ -279,6 +280,7 @@ def test_weights_and_numbers_of_persons_are_no_categories(warehouse: Warehouse, 
         "design_weight": "integer", "wt2": "decimal", "vikt": "integer",
     }  # fmt: skip
     assert not any(columns[name].values for name in ("design_weight", "wt2", "vikt"))
+    assert columns["pay"].null == ("99999.99", "99999.98")
     for sentence in (
         "column vikt is a weight: take its bounds from the design of the survey.",
         "a weight of large whole numbers: if the codebook implies decimals, as six for v005,",

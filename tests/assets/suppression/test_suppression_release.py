@@ -68,6 +68,30 @@ def deploy_with_income(root: Path, **changes: object) -> Deployment:  # type: ig
     return suppression_deployment(root, units=units, dataset=columns, **declared)
 
 
+def test_a_total_that_one_holding_dominates_is_not_there(tmp_path: Path) -> None:
+    """Fails for a rule that takes the records of a holding for separate contributors: their incomes are equal."""
+    units = [unit | {"income": 1000, "owner": ""} for unit in households()]
+    own = [unit for unit in units if (unit["county"], unit["tenure"]) == ("Avon", "own")]
+    for unit in own[1:]:
+        unit["owner"] = "H1"
+    columns = UNITS | INCOME | {"owner": {"type": "string", "pattern": "H[0-9]", "nullable": True}}
+    shown = {}
+    for holding in (None, "owner"):
+        root = tmp_path / str(holding)
+        made = suppression_deployment(
+            root,
+            units=units,
+            dataset={"units": {"path": str(root / "units.csv"), "columns": columns}},
+            **{"threshold": 5, "width": 2, "dominance": {"magnitude": "income", "p": 20, "holding": holding}},
+        )
+        made.reach(*to_publication(made.context.method))
+        published = made.published()
+        rows = csv.DictReader(published["tenure_by_county.csv"].decode().splitlines())
+        shown[holding] = [row["total"] for row in rows if (row["county"], row["tenure"]) == ("Avon", "own")]
+    assert shown == {None: [str(1000 * len(own))], "owner": [""]}
+    assert "the same owner make one contribution" in " ".join(published["certificate.html"].decode().split())
+
+
 @pytest.mark.deep
 def test_totals_that_one_household_dominates_are_not_there(tmp_path: Path) -> None:
     deployment = deploy_with_income(tmp_path / "release")
@@ -104,6 +128,8 @@ def test_a_magnitude_is_a_bounded_integer_that_no_table_has(tmp_path: Path) -> N
         ({"magnitude": "size", "p": 5}, "same column of the source"),
         ({"magnitude": "wealth", "p": 5}, "no column wealth"),
         ({"magnitude": "income", "n": 2}, "either p, or n and k"),
+        ({"magnitude": "income", "p": 5, "holding": "owner"}, "no column owner"),
+        ({"magnitude": "income", "p": 5, "holding": "tenure"}, "or a column of one of the tables"),
     )):  # fmt: skip
         with pytest.raises((DeclarationError, ValueError), match=says):
             deploy_with_income(tmp_path / str(number), dominance=changes)

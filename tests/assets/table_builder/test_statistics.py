@@ -20,12 +20,14 @@ from streamlit.testing.v1 import AppTest
 
 from assets.publication.tables import PublishedTables
 from assets.release.plan import PlanRequest
+from assets.release.release import DeclarationError
 from assets.release.signature import public_key
 from assets.table_builder import statistics_asking
 from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.statistics import StatisticRelease
 from assets.table_builder.statistics_asking import PublishedStatistic, read_statistic
 from assets.table_builder.statistics_cells import add_up_numbers
+from assets.table_builder.statistics_tables import published_statistic
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.choosing import Chosen
@@ -225,6 +227,27 @@ def test_readers_learn_which_records_the_figures_are_of(published: Deployed) -> 
     }
     words = (folders["work_moments"] / "README.txt").read_text().split()
     assert "records that have a value of every variable" in " ".join(words)
+
+
+def test_readers_learn_of_weights_and_see_titles_as_declared(
+    published: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong programs: one that writes a quantile of weighted records as a share of the records, and one that writes a
+    title's nouns in small letters."""
+    monkeypatch.setitem(COLUMNS, "hours", COLUMNS["hours"] | {"title": "Stunden in Euro"})
+    releases = [release_of(published.root, name, CUBE | WEIGHT) for name in ("_income_quantiles", "_moments")]
+    (quantiles, *_), (statistics, *_) = map(published_statistic, releases)
+    labels = {column.name: column.values for table in (quantiles, statistics) for column in table.columns}
+    assert labels["quantile"]["0.5"] == "50% of the sum of weight"
+    assert labels["of"]["hours"] == "Stunden in Euro"
+    assert all("of every cell, weighted by weight" in table.description for table in (quantiles, statistics))
+
+
+def test_moments_whose_noise_cannot_be_stored_are_refused_before_a_launch(published: Deployed) -> None:
+    """Wrong program: one that finds it in the run, after the charges of the declaration's other hypercubes."""
+    weights = {"weight": {"column": "weight", "grid": "0.0001", "most": 4}, "epsilon": 1}
+    with pytest.raises(DeclarationError, match="too large; declare fewer steps, a larger budget, or a coarser grid"):
+        release_of(published.root, "_moments", CUBE | weights)
 
 
 def test_what_is_published_is_near_the_records_and_what_is_asked(published: Deployed) -> None:
