@@ -71,7 +71,8 @@ def prepare_instance() -> None:
     os.environ["DAGSTER_HOME"] = str(home)
     # The plan of a run is stored at once, instead of asset by asset and check by check.
     os.environ["DAGSTER_EVENT_BATCH_SIZE"] = str(_EVENTS_AT_ONCE)
-    home.mkdir(parents=True, exist_ok=True)
+    # Its event log and the logs of runs state how many values break a declared rule.
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
     settings = home / "dagster.yaml"
     if not settings.exists():
         settings.symlink_to(CODE / ("deploy/dagster.yaml" if is_cluster() else "dagster.yaml"))

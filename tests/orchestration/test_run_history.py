@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from orchestration import run_history
+from orchestration.launch import prepare_instance
 from orchestration.run_history import hold_history
 
 
@@ -30,6 +31,14 @@ def instance(tmp_path: Path) -> dg.DagsterInstance:
 def count_events(path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
         return int(connection.execute("SELECT count(*) FROM event_logs").fetchone()[0])
+
+
+def test_only_the_owner_can_access_the_folder_of_the_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong program: a folder in which all users of the machine read findings about confidential records."""
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "var" / "dagster"))
+    monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "")
+    prepare_instance()
+    assert (tmp_path / "var" / "dagster").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_log_of_a_history_stays_while_its_process_goes_on(instance: dg.DagsterInstance, tmp_path: Path) -> None:
