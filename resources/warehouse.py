@@ -65,6 +65,11 @@ from resources.storage import (
 )
 
 _COLUMNS = SQL("warehouse/columns", "DESCRIBE {{ table }}")
+# DuckDB numbers the rows of a transaction from a large number on.
+_BOUNDS = SQL(
+    "warehouse/bounds",
+    "SELECT current_setting('threads')::INTEGER, min(rowid), max(rowid), count(*) FROM {{ table }}",
+)
 _COPY_DATABASE = SQL("warehouse/copy_database", "COPY FROM DATABASE {{ zone }} TO {{ copy }}")
 _CREATE_SCHEMA = SQL("warehouse/create_schema", "CREATE SCHEMA IF NOT EXISTS {{ zone }}.{{ schema }}")
 _DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} IF EXISTS {{ table }}")
@@ -186,6 +191,7 @@ class Session:
         self._files = files
         self._held = dict[Table, Fragment]()
         self._kept = frozenset[Table]()
+        self._spread = set[Table]()
         self._in_transaction = False
         self.shared = shared
         self._on_servers = on_servers
@@ -303,6 +309,19 @@ class Session:
         if self._on_servers:
             self._kept |= {table for table in tables if table.zone is Zone.PUBLIC}
 
+    def spread(self, tables: Iterable[Table]) -> None:
+        """Have all threads read tables that the transaction made in a file, until it ends.
+
+        DuckDB divides only committed rows among threads, so the tables are read as a union of parts.
+        """
+        for table in tables if self._in_transaction and not self._on_servers else ():
+            threads, first, last, rows = self.row(_BOUNDS, table=table)
+            if threads > 1 and rows > threads * _ROWS_TOGETHER:
+                starts = [first + (last - first) * part // threads for part in range(1, threads)]
+                parts = render("warehouse/parts", {"table": table, "starts": starts})
+                self._held[table] = Fragment(parts)
+                self._spread.add(table)
+
     def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
         begin = prefix = f"{how} {address} AS\n"
         for bound in [values] if values is None or isinstance(values, Mapping) else values:
@@ -378,6 +397,8 @@ class Session:
             raise
         finally:
             self._in_transaction = False
+            while self._spread:
+                self._held.pop(self._spread.pop(), None)
         with self.translate_errors("commit"):
             self._connection.commit()
 

@@ -123,6 +123,7 @@ def ingest(
             of_tables = _drop_unmatched(session, declaration) + copy_findings(session, declaration)
             findings += [_name_source(finding, sources[finding.place]) for finding in of_tables]
         if len(sources) == len(declaration.files) > 1:
+            session.spread(declaration.cef_tables())
             of_tables = unit_findings(session, declaration)
             of_tables += structure_findings(structure_offenders(session, declaration))
             findings += [_name_source(finding, sources[finding.place]) for finding in of_tables]
