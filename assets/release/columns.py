@@ -585,6 +585,12 @@ def distinguish_columns(columns: Mapping[str, Column]) -> dict[str, str]:
     return words if len(set(words.values())) == len(words) else {name: name for name in words}
 
 
+def explain_amount(name: str, column: Column, *further: str) -> str:
+    """A column whose values are added up, with its title and description, which readers need for its unit."""
+    words = "; ".join(filter(None, (column.title, column.description, *further)))
+    return f"{name} ({words})" if words else name
+
+
 def describe_columns(columns: Mapping[str, Column]) -> dict[str, str]:
     return {name: column.description for name, column in columns.items()}
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from assets.gates.shared import count_problem
 from assets.measurement.grid import DeclaredTable
 from assets.measurement.method import build_counts
-from assets.release.columns import title_columns
+from assets.release.columns import explain_amount, title_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate, ReleaseContext, session_gate
@@ -247,10 +247,16 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
     def _published(self, product: Product) -> PublishedTable:
         columns = [describe_column(name, self.release.variables[name]) for name in sorted(product.columns)]
         count = PublishedColumn("count", "integer", PROSE("count"), required=False, unit=product.of)
-        dominance = self.release.design.dominance
         total = [
-            PublishedColumn(TOTAL, "integer", PROSE("total", dominance=dominance), required=False)
-            for _ in self.values[1:]
+            PublishedColumn(
+                TOTAL,
+                "integer",
+                PROSE("total", amount=explain_amount(dominance.magnitude, self.release.variables[dominance.magnitude])),
+                required=False,
+                unit=dominance.magnitude,
+            )
+            for dominance in [self.release.design.dominance]
+            if dominance is not None
         ]
         return PublishedTable(
             product.name,

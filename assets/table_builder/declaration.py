@@ -467,8 +467,8 @@ class HypercubeAttributes(Part):
             raise ValueError("rho: the loss of a p-table is an ε with a δ; declare epsilon")
         if self.weight and self.value:
             raise ValueError(
-                "value: a hypercube adds up weights or a magnitude, not their products; write the products into a "
-                "column of the file, or declare weighted moments"
+                "value: a hypercube adds up weights or a magnitude, not both; write their products into a column of "
+                "the file, or declare weighted moments"
             )
         for name, statistic in self.statistics.items():
             if self.suppress_below:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from assets.conventions import preview
 from assets.measurement.grid import GridCounts
-from assets.release.columns import ARROW, Role, describe_columns
+from assets.release.columns import ARROW, Role, describe_columns, explain_amount
 from assets.release.published import ERRORS, SUPPRESSED, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.release.stage import store_rows
 from assets.table_builder.asking import ESTIMATED, Publication, as_decimals, fitted_numbers, parts_of_step
@@ -272,9 +272,6 @@ def describe_planned(
 def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
     amount = release.amount
     totals = release.design.margins is not Margins.SUMMED
-    measured = f"Noisy sum of {amount.column}" if amount else "Noisy count"
-    if amount and release.known_columns[amount.column].nullable:
-        measured += " (an empty value counts as 0)"
     adding_up = PROSE(f"adding up, {release.design.margins.value}")
     return PublishedTable(
         HYPERCUBE,
@@ -295,7 +292,7 @@ def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
             PublishedColumn(
                 "measured",
                 "decimal" if amount else "integer",
-                f"{measured}, as drawn; it may be negative",
+                f"Noisy {_quantity_in_words(release)}, as drawn; it may be negative",
                 required=not release.cube.suppress_below,
                 unit=_unit(release),
             ),
@@ -323,7 +320,9 @@ def describe_product(
     return PublishedTable(
         product.name,
         product.title or product.name.replace("_", " "),
-        "Built from the hypercube, at no further loss." + (f" Counted are only {counted}." if counted else ""),
+        ("" if keys else f"Each estimate is a {_quantity_in_words(release)}. ")
+        + "Built from the hypercube, at no further loss."
+        + (f" Counted are only {counted}." if counted else ""),
         release.public(f"product_{product.name}"),
         (*(describe_column(name, release.known_columns[name]) for name in product.by), *figures),
         (*product.by, *keys),
@@ -345,6 +344,14 @@ def _figures(release: HypercubeRelease) -> tuple[PublishedColumn, ...]:
         return columns
     words = f"Whether the estimate is below {float(release.cube.suppress_below):g} and not published"
     return (*columns, PublishedColumn(SUPPRESSED, "boolean", words))
+
+
+def _quantity_in_words(release: HypercubeRelease) -> str:
+    if release.amount is None:
+        return "count"
+    name = release.amount.column
+    column = release.known_columns[name]
+    return f"sum of {explain_amount(name, column, *(['an empty value counts as 0'] if column.nullable else []))}"
 
 
 def _unit(release: HypercubeRelease) -> str:

@@ -69,12 +69,14 @@ def deploy_with_income(root: Path, **changes: object) -> Deployment:  # type: ig
 
 
 def test_a_total_that_one_holding_dominates_is_not_there(tmp_path: Path) -> None:
-    """Fails for a rule that takes the records of a holding for separate contributors: their incomes are equal."""
+    """Fails for a rule that takes the records of a holding for separate contributors: their incomes are equal; and for
+    a total that is no figure with a unit, so that SDMX, PX and JSON-stat leave it out."""
     units = [unit | {"income": 1000, "owner": ""} for unit in households()]
     own = [unit for unit in units if (unit["county"], unit["tenure"]) == ("Avon", "own")]
     for unit in own[1:]:
         unit["owner"] = "H1"
-    columns = UNITS | INCOME | {"owner": {"type": "string", "pattern": "H[0-9]", "nullable": True}}
+    income = {"income": INCOME["income"] | {"description": "In euros"}}
+    columns = UNITS | income | {"owner": {"type": "string", "pattern": "H[0-9]", "nullable": True}}
     shown = {}
     for holding in (None, "owner"):
         root = tmp_path / str(holding)
@@ -89,6 +91,8 @@ def test_a_total_that_one_holding_dominates_is_not_there(tmp_path: Path) -> None
         rows = csv.DictReader(published["tenure_by_county.csv"].decode().splitlines())
         shown[holding] = [row["total"] for row in rows if (row["county"], row["tenure"]) == ("Avon", "own")]
     assert shown == {None: [str(1000 * len(own))], "owner": [""]}
+    (total,) = [column for column in made.context.method.tables()[0].columns if column.name == "total"]
+    assert (total.unit, total.description) == ("income", "Sum of income (In euros); empty if it is suppressed")
     assert "the same owner make one contribution" in " ".join(published["certificate.html"].decode().split())
 
 

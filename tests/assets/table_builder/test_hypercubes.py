@@ -259,18 +259,21 @@ NAMED: dict[str, dict[str, Any]] = {
 
 
 def test_empty_amounts_lie_within_the_bounds(counted: Deployed) -> None:
-    """Empty amounts count as 0, as the published table states. Otherwise a record could add less than the declared
-    least."""
-    empty = {"rent": {"type": "integer", "minimum": 0, "maximum": 9000, "nullable": True}}
+    """Empty amounts count as 0, as the published tables state. Otherwise a record could add less than the declared
+    least. Wrong program: a product that does not tell what it adds up, or in which unit."""
+    empty = {"rent": {"type": "integer", "minimum": 0, "maximum": 9000, "nullable": True, "title": "Rent in euros"}}
     dataset = small_dataset(
         counted.root, with_persons=True, units={"path": "units.csv", "columns": dict(UNITS) | empty}
     )
     for bounds, allowed in (({"least": 10, "most": 90}, False), ({"least": -90, "most": 0}, True), ({"most": 9}, True)):
-        (component,) = hypercubes("village", ROOMS | {"weight": {"column": "rent", "grid": 1, **bounds}})
+        summed = {"weight": {"column": "rent", "grid": 1, **bounds}, "products": [{"name": "one", "by": ["county"]}]}
+        (component,) = hypercubes("village", ROOMS | summed)
         if allowed:
-            table, *_ = published_tables(component.release(dataset, counted.root))
+            table, product, *_ = published_tables(component.release(dataset, counted.root))
             described = {column.name: column.description for column in table.columns}
-            assert described["measured"].startswith("Noisy sum of rent (an empty value counts as 0)")
+            words = "sum of rent (Rent in euros; an empty value counts as 0)"
+            assert described["measured"].startswith(f"Noisy {words}")
+            assert product.description.startswith(f"Each estimate is a {words}.")
         else:
             with pytest.raises(DeclarationError, match="weight: least: rent may be empty, which counts as 0"):
                 component.release(dataset, counted.root)
