@@ -14,7 +14,6 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.cef.readers import source_paths
 from assets.conventions import StageKind, named, preview
 from assets.laboratory.attacking import OwnAttack
 from assets.laboratory.declaration import LaboratoryDeclaration
@@ -43,9 +42,13 @@ _STORED = SQL("laboratory/stored", "SELECT DISTINCT made_of, draw FROM {{ measur
 
 
 def build_laboratory(
-    declaration: LaboratoryDeclaration, dataset: DatasetDeclaration, root: Path, folder: Path
+    declaration: LaboratoryDeclaration, dataset: DatasetDeclaration, sources: Sequence[Path], folder: Path
 ) -> list[dg.AssetsDefinition]:
-    """The assets of a laboratory. Relative source paths start from `root`; results are written to `folder`."""
+    """The assets of a laboratory. Results are written to `folder`.
+
+    Args:
+        sources: the source files of all datasets of the deployment, which no attack may open.
+    """
     key, cef = dg.AssetKey([declaration.dataset, declaration.name, GRID]), dg.AssetKey([dataset.name, CEF])
     points = {point.key: point for point in declaration.points}
     parts = list_parts(declaration)
@@ -90,7 +93,7 @@ def build_laboratory(
             for draw, key in wanted
             if fit[key] and (digests[key][1], draw) not in stored
         ]
-        left_out = [Path(warehouse.folder), Path(custody.folder), *source_paths(dataset, root)]
+        left_out = [Path(warehouse.folder), Path(custody.folder), *sources]
         attackers, measured_by = declaration.attackers, declaration.measured
         setting = Setting(
             truths, declaration.targets, attackers, measured_by, own, declaration.attack_seconds, left_out

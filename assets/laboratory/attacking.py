@@ -70,10 +70,15 @@ class Attacker:
 
     def _start(self, own: Mapping[str, OwnAttack]) -> subprocess.Popen[bytes]:
         listed = [[name, str(attack.path), attack.target] for name, attack in own.items()]
-        arguments = [json.dumps(list(map(str, self._left_out))), json.dumps(listed), str(self._own_seconds)]
-        command = [sys.executable, "-W", "ignore", "-m", f"{__package__}.process", *arguments]
+        settings = json.dumps([list(map(str, self._left_out)), listed, self._own_seconds])
+        command = [sys.executable, "-W", "ignore", "-m", f"{__package__}.process"]
         environment = {"PYTHONPATH": str(IMPORTED_FROM), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
-        return subprocess.Popen(command, cwd="/", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        started = subprocess.Popen(command, cwd="/", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert started.stdin is not None
+        # Not arguments, which everyone on the machine can read, and which cannot hold the paths of many partitions.
+        with suppress(BrokenPipeError):
+            started.stdin.write(f"{settings}\n".encode())
+        return started
 
     def close(self) -> None:
         for process in self._processes.values():

@@ -45,7 +45,7 @@ def main() -> None:
     # An attack's own output must not mix with the answers.
     for descriptor in (0, 1):
         os.dup2(nothing, descriptor)
-    left_out, own, own_seconds = (json.loads(argument) for argument in sys.argv[1:4])
+    left_out, own, own_seconds = json.loads(tasks.readline())
     refused = [Path(path) for path in left_out]
     programs = [*map(Path, SYSTEM), Path(sys.prefix), Path(sys.base_prefix)]
     programs += [CODE / name for name in ("assets", "mechanisms", "resources")]

@@ -126,9 +126,11 @@ class Laboratory(JobComponent):
         from assets.laboratory.asset import build_laboratory, list_parts
         from orchestration.automation import define_job, select_upstream
 
-        declaration, dataset = self.declaration, self.dataset(declared_datasets(context))
+        datasets = declared_datasets(context)
+        declaration, dataset = self.declaration, self.dataset(datasets)
+        sources = [context.project_root / path for each in datasets.values() for path in each.list_files()]
         folder = deployment_folders(context.project_root)[0] / "laboratory" / dataset.name / declaration.name
-        assets = build_laboratory(declaration, dataset, context.project_root, folder)
+        assets = build_laboratory(declaration, dataset, sources, folder)
         selection = select_upstream(dg.AssetSelection.assets(*(key for asset in assets for key in asset.keys)))
         parts = list_parts(declaration).get_partition_keys()
         job = define_job(

@@ -130,6 +130,16 @@ def test_records_that_were_charged_as_confidential_are_not_experimented_on(deplo
             deployed.run(FIRST, FIRST, alone)
 
 
+def test_no_attack_may_open_the_records_of_another_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails for: a laboratory that keeps attacks from the sources of its own dataset alone, which are synthetic."""
+    laboratory, given = declare(), list[Path]()
+    components = [Dataset(town()), Dataset(small_dataset(tmp_path)), laboratory]
+    tree = SimpleNamespace(get_all_components=lambda kind: [each for each in components if isinstance(each, kind)])
+    monkeypatch.setattr("assets.laboratory.asset.build_laboratory", lambda *args: given.extend(args[2]) or [])
+    laboratory.build_defs(cast(dg.ComponentLoadContext, SimpleNamespace(project_root=tmp_path, component_tree=tree)))
+    assert given == [tmp_path / path for path in small_dataset(tmp_path).list_files()] != []
+
+
 FIRST, LAST = "0001|no-protection", "0002|coarsening-places-of-10000-combinations-of-2"
 
 KILLED = """
