@@ -151,7 +151,7 @@ def test_every_generated_part_has_one_place() -> None:
 
 
 def test_the_exit_codes_are_those_of_the_command() -> None:
-    codes = re.findall(r"^- `(\d)`: (.+)$", page("command"), re.MULTILINE)
+    codes = re.findall(r"^\| (\d) \| (.+) \|$", page("command"), re.MULTILINE)
     assert [int(code) for code, _ in codes] == [0, cli.REFUSED, click.UsageError.exit_code, cli.UNAUTHORIZED]
 
 
