@@ -562,7 +562,12 @@ attributes:
         - name: {propose_name(f"{counted}_by_{variables[0]}")}
           title: {_quote(propose_title(f"{records} by {words[variables[0]]}"))}
           by: {_list(variables[:1])}
-"""
+""",
+        warnings=[
+            f"column {column} is a weight: without the field weight, the hypercube counts the records of the sample."
+            for column, declared in found.columns.items()
+            if declared.type in (ColumnType.INTEGER, ColumnType.DECIMAL) and _is_weight(column, declared.title)
+        ],
     )
 
 

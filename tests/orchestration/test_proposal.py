@@ -293,8 +293,10 @@ def test_weights_and_numbers_of_persons_are_no_categories(warehouse: Warehouse, 
     ):
         assert sentence in said
     assert not any(f"column {name} " in said for name in ("change", "race", "age"))
-    (cube,) = attributes_of(propose_tables(declaration, "tables"))["hypercubes"]
+    tables = propose_tables(declaration, "tables")
+    (cube,) = attributes_of(tables)["hypercubes"]
     assert cube["variables"] == ["sex", "education"]
+    assert "column vikt is a weight: without the field weight, the hypercube counts" in "\n".join(tables.warnings)
 
 
 def test_columns_of_european_and_other_surveys_are_recognized(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -627,6 +629,7 @@ def test_a_refused_draft_leaves_no_file_and_no_folder_behind(
         return [Problem("town/tables/defs.yaml", 3, "release town/tables: no", warning=failure == "warned")]
 
     monkeypatch.setattr("orchestration.checking.declaration_problems", check)
+    monkeypatch.setattr("orchestration.declarations.component_tree", lambda: None)
     (tmp_path / "city").mkdir()
     monkeypatch.setattr("resources.project.DECLARATIONS", tmp_path)
     deployment: Any = SimpleNamespace(published=tmp_path)
