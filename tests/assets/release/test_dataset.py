@@ -204,9 +204,11 @@ def test_labels_of_codes_for_no_value_are_known_in_several_languages() -> None:
     """Wrong programs: one that adds up 9, "keine Angabe", as nine children; one that takes every "na" for n/a."""
     labels = "N/A, n.a., NA, Not in universe, Don’t know, keine Angaben, k. A., weiß nicht, Non-réponse, ne sait pas"
     labels += ", NS/NC, No aplica, Não sabe, ignorado, Non risponde, n.v.t., uppgift saknas, vet ikke, nie dotyczy"
+    labels += ", nicht befragt, fehlend, Ej tillämpligt"
     assert [
         label for label in [*labels.split(", "), "NA; DK", "DK, NA", "NA - skipped"] if not means_no_value(label)
     ] == []
     amounts = "None, Keine, Sans enfant, Less than 1 year, trabalha na agricultura, Refugee, Non universitario"
     amounts += ", Refuse collectors, na emeryturze, No sabe leer, Not specified retail trade"
+    amounts += ", Fehlende Heizung, Trifft nicht zu"  # the latter is also an answer
     assert [label for label in amounts.split(", ") if means_no_value(label)] == []
