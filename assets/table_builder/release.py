@@ -135,11 +135,13 @@ class HypercubeRelease(Release):
         for name, values in categories.items():
             if name not in {*self.domains, *self.larger_places}:
                 self.refuse(f"{field}: {name} is not among the variables")
-            known = {(type(value), value) for value in self.list_categories(name)}
+            listed = self.list_categories(name)
+            known = {(type(value), value) for value in listed}
             for value in values:
                 # Python treats True as equal to 1, but they are different categories.
                 if (type(value), value) not in known:
-                    self.refuse(f"{field}: {name} has no category {value!r}")
+                    first = ", ".join([*map(repr, listed[:10]), *(["…"] if len(listed) > 10 else [])])
+                    self.refuse(f"{field}: {name} has no category {value!r}; there are {first}")
                 if values.count(value) > 1:
                     self.refuse(f"{field}: {name}: {value!r} is named twice")
 

@@ -209,7 +209,10 @@ REFUSED = {
     "a bound off the grid": (ROOMS | {"weight": ROOMS["weight"] | {"most": "0.7"}}, "not a multiple of the grid"),
     "a text as weight": (ROOMS | {"weight": ROOMS["weight"] | {"column": "tenure"}}, "tenure is no number"),
     "weight and value": (ROOMS | {"value": ROOMS["weight"]}, "not both"),
-    "an unknown category": ({"structural_zeros": [{"tenure": ["lent"]}]}, "tenure has no category 'lent'"),
+    "an unknown category": (
+        {"structural_zeros": [{"tenure": ["lent"]}]},
+        "tenure has no category 'lent'; there are 'own', 'rent'",
+    ),
     "no cell left": ({"structural_zeros": [{"tenure": ["own", "rent"]}]}, "no cell is left"),
     "a product of others": ({"products": [{"name": "p", "by": ["region"]}]}, "region is not among the variables"),
     "a product by a variable twice": (
