@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.columns import Column, RecordTable, Role, name_error
 from assets.release.columns import require_recodes as require_recoded_columns
 from assets.release.dataset import DatasetDeclaration, Reader, Rule, Structure
+from assets.release.numbers import shown
 from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.states import STATES
 
@@ -118,12 +119,21 @@ partner. Otherwise the household already violates a rule, and the codes are not 
 BlockGroup = Literal["first_digit", "as_given"]
 Unmatched = Literal["refuse", "drop"]
 
-PlaceNames = dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]]
+
+def _require_text(code: object) -> object:
+    if isinstance(code, int | float):
+        raise ValueError(f"{shown(code)} is a number; put the code in quotes, as it is written in releases")
+    return code
+
+
+PlaceNames = dict[
+    Annotated[str, Field(min_length=1), BeforeValidator(_require_text)], Annotated[str, Field(min_length=1)]
+]
 
 
 def find_place_names(dataset: DatasetDeclaration) -> Mapping[str, str]:
     """By code, the names that a dataset declares for its places. Only a census can declare names."""
-    return dataset.place_names if isinstance(dataset, CensusDeclaration) else {}
+    return dataset.place_names if isinstance(dataset, NamedPlacesDeclaration) else {}
 
 
 def name_states(declared: Mapping[str, str], states: Iterable[str] = STATES) -> dict[str, str]:
@@ -131,14 +141,19 @@ def name_states(declared: Mapping[str, str], states: Iterable[str] = STATES) -> 
     return {code: declared.get(code, STATES[code]) for code in states}
 
 
-class CensusDeclaration(DatasetDeclaration):
-    """A dataset in the production layout, which must also satisfy the rules of the layout's structure."""
+class NamedPlacesDeclaration(DatasetDeclaration):
+    """A census in any layout. Its places can have names, because other countries use the codes of states for theirs."""
 
     place_names: PlaceNames = Field(
         default_factory=dict,
         description="The names of places by code, in quotes and written as in releases: '10001' for county 001 of "
         "state 10. Tables for places show the names, except for codes that places of two levels share.",
     )
+
+
+class CensusDeclaration(NamedPlacesDeclaration):
+    """A dataset in the production layout, which must also satisfy the rules of the layout's structure."""
+
     block_group: BlockGroup = Field(
         "first_digit",
         description="first_digit: TABBLKGRPCE must be the first digit of TABBLK. as_given: it may be another digit, "
@@ -257,7 +272,7 @@ def _make_block_table(table: str, path: str) -> RecordTable:
     return RecordTable(path=path, geography_path=None, columns={BLOCK: block, **columns})
 
 
-class BlockFilesDeclaration(DatasetDeclaration):
+class BlockFilesDeclaration(NamedPlacesDeclaration):
     """A dataset from the input files of SafeTab."""
 
     households: RecordTable | SkipJsonSchema[None] = Field(

@@ -35,7 +35,7 @@ T1, T2, TOTALS, SEX_BY_AGE = "t1", "t2", "total_population", "sex_by_age"
 IN_WORDS = {"T3": "household_type", "T4": "tenure"}
 """By family, the name of its tables in words."""
 
-NATION = "United States"
+NATION = "Nation"
 FIRST_ROWS = 12
 """The number of groups that the asset's page shows."""
 
@@ -133,10 +133,11 @@ def register_words(
 def _list_names(dataset: DatasetDeclaration) -> Iterator[dict[str, str]]:
     """The known names of regions: the nation, the states, and the places that the dataset names."""
     known = find_place_names(dataset)
-    yield {"region_type": RegionType.USA.value, "region_id": "1", "name": NATION}
     for region_type in RegionType:
         named = dict(STATES) if region_type.digits == 2 else {}
         named |= {code: name for code, name in known.items() if len(code) == region_type.digits}
+        if region_type is RegionType.USA:
+            named = {"1": NATION}
         for code, name in named.items():
             yield {"region_type": region_type.value, "region_id": code, "name": name}
 

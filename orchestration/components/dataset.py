@@ -244,6 +244,7 @@ class SafeTabAttributes(FileAttributes):
         None, description="The file of households, household-records.txt, which a SafeTabH release needs."
     )
     blocks: SourcePath = Field(description="The file of blocks, GRF-C.txt.")
+    place_names: PlaceNames = Field(default_factory=dict, description=_DESCRIPTIONS["place_names"])
     unmatched: Unmatched = Field("refuse", description=BlockFilesDeclaration.model_fields["unmatched"].description)
 
     @model_validator(mode="after")
@@ -264,7 +265,8 @@ class SafeTabDataset(Dataset):
         blocks, persons, households = (
             fill_in(field, getattr(attributes, field)) for field in ("blocks", "persons", "households")
         )
-        return detailed_files(str(blocks), persons, households, unmatched=attributes.unmatched, **attributes.shared())
+        own = {"place_names": attributes.place_names, "unmatched": attributes.unmatched}
+        return detailed_files(str(blocks), persons, households, **own, **attributes.shared())
 
 
 class PublishedAttributes(NamedAttributes):

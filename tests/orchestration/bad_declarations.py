@@ -477,6 +477,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("title",): ("", *NOT_TEXTS),
         ("synthetic",): ("perhaps", None),
         **{(file,): ("", 1, [], "a" * 256, "{{ env", "\0") for file in ("persons", "households", "blocks")},
+        ("place_names",): (["Kent"], None),
         ("format",): ("csv",),
     },
     PpmfDataset: {

@@ -131,6 +131,12 @@ def test_the_names_of_states_label_their_codes() -> None:
     assert column.codes == tuple(STATES), "the same codes, so that no draw is another one"
 
 
+def test_a_place_whose_code_lacks_quotes_is_refused_with_the_remedy() -> None:
+    """Wrong program: one that says that a text is missing, as if the name were wrong."""
+    with pytest.raises(ValidationError, match="10 is a number; put the code in quotes"):
+        CensusDataset.resolve_from_yaml(f"{FILES.replace('{{ env.CEF_FOLDER }}', 'files')}place_names: {{10: Oslo}}\n")
+
+
 def test_the_declarations_have_the_stated_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CEF_FOLDER", "/elsewhere")
     untyped = CensusDataset.resolve_from_yaml(FILES).declaration

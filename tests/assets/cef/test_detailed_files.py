@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 
 from assets.cef.asset import build_cef
-from assets.cef.census import BLOCK_FILES, PLACE, BlockFilesDeclaration, detailed_files
+from assets.cef.census import BLOCK_FILES, PLACE, BlockFilesDeclaration, detailed_files, find_place_names
 from assets.cef.ingestion import ingest
 from assets.cef.validation import AS_MEANT, SourceError, cef_problems
 from orchestration.components import SafeTabDataset
@@ -386,8 +386,10 @@ def test_the_component_becomes_the_declaration(tmp_path: Path, monkeypatch: pyte
         "persons": f"{tmp_path}/person-records.txt",
     }
     assert (alone.record_name, alone.population, alone.synthetic, alone.asks) == ("block", "detailed", False, True)
-    both = SafeTabDataset.resolve_from_yaml(f"{YAML}households: h.txt\nsynthetic: true").declaration
+    more = "households: h.txt\nsynthetic: true\nplace_names: {'01': Østlandet}"
+    both = SafeTabDataset.resolve_from_yaml(f"{YAML}{more}").declaration
     assert both.tables["households"].path == "h.txt"
+    assert find_place_names(both) == {"01": "Østlandet"}
 
 
 @pytest.mark.deep

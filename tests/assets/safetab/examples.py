@@ -325,7 +325,10 @@ def write_input_files(folder: Path, made: Town) -> None:
 
 # Datasets
 
-_DECLARED: dict[str, Any] = {"title": "A town", "cap": 100}
+PLACE_NAMES = {"1": "Not the nation", "01": "Østlandet"}
+"""A code may have a name that is not a SafeTab region's: `1` may be a place of a redistricting spine."""
+
+_DECLARED: dict[str, Any] = {"title": "A town", "cap": 100, "place_names": PLACE_NAMES}
 
 
 def of_files(name: str = "files", with_households: bool = True) -> DatasetDeclaration:

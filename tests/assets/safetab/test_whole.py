@@ -166,8 +166,16 @@ def check_whole(
         assert all(name.lower() in found for name, rows in of_h.items() if rows)
 
 
+REGION_NAMES = {("USA", "1"): "Nation", ("STATE", "01"): examples.PLACE_NAMES["01"], ("STATE", "02"): "Alaska"}
+
+
 def check_errors(session: Session, release: SafeTabPRelease, lists: Lists) -> None:
-    """Compare the tables in words with T1 and T2, and their errors with the noise of the summed cells."""
+    """Compare the tables in words with T1 and T2, their errors with the noise of the summed cells, and the names of
+    regions with the declared ones.
+
+    Wrong programs: one that calls a region of another country Alabama, or its nation the United States; one that takes
+    a place's name `1` for the nation's, or repeats its rows.
+    """
     rows = {name: session.rows("warehouse/all", source=release.public(name)) for name in ("t1", "t2")}
     sizes = Counter(row[:3] for row in rows["t2"] if row[3] != "*")
     measured = {(each.region_type.value, each.level): each for each in release.design.measured}
@@ -178,6 +186,8 @@ def check_errors(session: Session, release: SafeTabPRelease, lists: Lists) -> No
         only = iteration.detailed_only and each.region_type.detailed
         noise, added = (each.total_only, 1) if only else (each.stage_2, sizes[group] or 1)
         check_row(row, total.pop(group), noise, added)
+        name = REGION_NAMES.get((row["region_type"], row["region_id"]))
+        assert name in (row["region"], None)
     assert not total
     cells = {(*row[:3], f"{row[3]} to {row[4]}" if row[3] != row[4] else row[3], row[5]): row[6] for row in rows["t2"]}
     for row in session.arrow("warehouse/all", source=release.public("sex_by_age")).to_pylist():
