@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.release import available_products
+from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import production
@@ -203,3 +204,10 @@ SOME = {"state_*": "1/10"}
 def test_an_impossible_design_is_refused_naming_release_field_and_rule(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DeclarationError, match=f"^release made_up/sdhc: {message}"):
         PHSafe(PHSafeDeclaration.model_validate(declared(**changes))).release(TOWN, Path())
+
+
+def test_a_dataset_with_the_layouts_columns_but_without_its_rules_is_refused() -> None:
+    """Wrong program: one that asks for columns of these names alone, so that a household may have two householders."""
+    fields = {name: getattr(TOWN, name) for name in DatasetDeclaration.model_fields}
+    with pytest.raises(DeclarationError, match="dataset: town is not a census in the production layout"):
+        PHSafe(PHSafeDeclaration.model_validate(declared())).release(DatasetDeclaration(**fields), Path())
