@@ -127,8 +127,8 @@ class TopDownDesign:
                 raise DesignError(f"invariants: {name}: there is no level {level}; levels are {', '.join(self.levels)}")
             if name != POPULATION and level != self.levels[-1]:
                 raise DesignError(
-                    f"invariants: {name}: bounds of every {words(self.levels[-1])} rest on it, so that it is held in "
-                    f"every {words(self.levels[-1])} or not at all"
+                    f"invariants: {name}: name the finest level of the spine, {self.levels[-1]}, or leave it out: "
+                    f"bounds of every {words(self.levels[-1])} rest on it"
                 )
         if self.lean_on_housing_units and not (self.full and HOUSING_UNITS in self.invariants):
             raise DesignError(

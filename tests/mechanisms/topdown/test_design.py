@@ -140,7 +140,7 @@ TINY = Fraction(1, 10**11)
         (("US", "US"), divided(WHOLE), {}, "each with a name of its own"),
         (("US", "Block"), divided(WHOLE), {"age": "US"}, "there is no invariant age; there are population"),
         (("US", "Block"), divided(WHOLE), {"population": "Tract"}, "population: there is no level Tract"),
-        (("US", "Block"), divided(WHOLE), {"group_quarters": "US"}, "held in every block or not at all"),
+        (("US", "Block"), divided(WHOLE), {"group_quarters": "US"}, "name the finest level of the spine, Block"),
         (("US", "Block"), divided(WHOLE, ("Block", "US")), {}, "persons: levels Block, US are not those of the spine"),
         (("US", "Block"), divided(WHOLE, rho=Fraction(1001)), {}, "persons: rho lies above 0 and up to 1000"),
         (("US", "Block"), divided(WHOLE, rho=Fraction(0)), {}, "persons: rho lies above 0"),
