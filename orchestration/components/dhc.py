@@ -39,7 +39,7 @@ class DHC(ReleaseComponent):
         if self.redistricting is None:
             raise DeclarationError(
                 f"release {self.named}: consistent_with: {dataset.name} has no release "
-                f"{self.declaration.consistent_with} by TopDown"
+                f"{self.declaration.consistent_with} by TopDown, or its declaration is refused too"
             )
         return {"redistricting": self.redistricting.release(dataset, published)}
 

@@ -49,7 +49,8 @@ class SafeTabH(ReleaseComponent):
             return {"lists": read_declared_lists(self.declaration), "detail": None}
         if self.persons is None:
             raise DeclarationError(
-                f"release {self.named}: detail: {dataset.name} has no release {self.declaration.detail} by SafeTab-P"
+                f"release {self.named}: detail: {dataset.name} has no release {self.declaration.detail} by SafeTab-P, "
+                "or its declaration is refused too"
             )
         detail: SafeTabPRelease = self.persons.release(dataset, published)
         return {"lists": detail.lists, "detail": detail}

@@ -46,6 +46,16 @@ attributes:
   methods: {{}}
 """
 
+REFUSED_DETAIL = """type: orchestration.components.SafeTabDataset
+attributes: {name: census, title: A census, cap: {rho: 30}, persons: p.txt, households: h.txt, blocks: b.txt}
+---
+type: orchestration.components.SafeTabP
+attributes: {name: persons, dataset: census, title: Persons, states: [FR]}
+---
+type: orchestration.components.SafeTabH
+attributes: {name: households, dataset: census, title: Households, detail: persons}
+"""
+
 FILES = {
     "a_gap": DATASET.format(name="gap", large=4),
     "b_good": DATASET.format(name="good", large=3),
@@ -87,6 +97,9 @@ def test_each_broken_declaration_is_told_with_its_file_and_line_and_hides_no_oth
     assert confidential.startswith("j/defs.yaml:4: laboratory good/six: dataset: good is not declared synthetic")
     twice, _ = problems(good | {"j": LABORATORY.format(name="five")})
     assert twice == "j/defs.yaml:3: release good/five: it is declared in h_good/defs.yaml too"
+    refused, depends = problems({"k": REFUSED_DETAIL})
+    assert refused.startswith("k/defs.yaml:5: release census/persons: states.0: ")
+    assert depends.endswith("census has no release persons by SafeTab-P, or its declaration is refused too")
 
 
 FORMULAS = """type: orchestration.components.Dataset
