@@ -736,7 +736,8 @@ def _find_departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise LedgerError(f"the ledger is not intact: {problems[0]}{more}. See docs/how-to/lost-key.md")
+        page = "ledger-on-a-server" if problems[0] in (_MOVED, _NOT_MOVED) else "lost-key"
+        raise LedgerError(f"the ledger is not intact: {problems[0]}{more}. See docs/how-to/{page}.md")
 
 
 def of_population(entries: Sequence[Entry], population: str) -> tuple[Entry, ...]:
