@@ -315,6 +315,9 @@ class Session:
         DuckDB divides only committed rows among threads, so the tables are read as a union of parts.
         """
         for table in tables if self._in_transaction and not self._on_servers else ():
+            if "rowid" in map(str.lower, self._describe(table)):
+                # Such a column hides DuckDB's numbers of the rows, and may have NULLs, which would be in no part.
+                continue
             threads, first, last, rows = self.row(_BOUNDS, table=table)
             if threads > 1 and rows > threads * _ROWS_TOGETHER:
                 starts = [first + (last - first) * part // threads for part in range(1, threads)]
