@@ -179,7 +179,8 @@ def restore(
     bytes.
 
     Return the withdrawn releases, as `dataset/release`, whose publications are in the backup. They are not published
-    again. A ledger on a server may have their withdrawals since, or the backup was made before a withdrawal ended.
+    again. A ledger on a server, or a custody in the home, may have their withdrawals since, or the backup was made
+    before a withdrawal ended.
 
     Raises BackupError, and restores nothing, if something is in the way, there is no key, the backup was altered or
     made under another key, it is larger than the free disk, its ledger is older than the anchor, or zones are in a
@@ -229,15 +230,17 @@ def restore(
 
 
 def _list_withdrawn(folder: Path, ledger: Ledger) -> tuple[str, ...]:
-    """The releases in a folder of publications whose draws were withdrawn, as `dataset/release`."""
+    """The releases in a folder of publications that were withdrawn, as `dataset/release`."""
     entries, found = ledger.read().require_intact(), []
     for dataset, release in publications(folder):
         own = signed_identity(folder / dataset / release, public_key(ledger.custody))
         if own is None:
             continue
-        # Estimates from published measurements have no draw of their own.
-        rests = None if own.ledger_entry else chain.find_last_withdrawal(entries, dataset, own.rests_on)
-        if rests or chain.find(entries, chain.WITHDRAW, own.draw_id):
+        recorded = None
+        with suppress(CustodyError):
+            # The ledger has no withdrawal of a release without a draw of its own, such as a retabulation.
+            recorded = ledger.custody.read_editions(dataset, release).get(own.name)
+        if recorded == [own.draw_id, ""] or chain.find(entries, chain.WITHDRAW, own.draw_id):
             found.append(f"{dataset}/{release}")
     return tuple(found)
 

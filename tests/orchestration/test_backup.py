@@ -433,9 +433,15 @@ def test_every_command_is_known_to_change_what_is_backed_up_or_not() -> None:
 
 def test_a_withdrawn_release_is_not_published_again(tmp_path: Path) -> None:
     """Wrong program: restores all publications of a backup, although one is withdrawn in the ledger, which on a server
-    may be later than the backup."""
+    may be later than the backup; or although its record says so, which alone knows of a withdrawn retabulation."""
     root, again = tmp_path / "home", tmp_path / "again"
     launch(root)
+    record = root / "custody" / "publications" / "village__noisy"
+    published = record.read_bytes()
+    ledger_of(root).custody.forget_editions("village", "noisy")
+    back_up(ledger_of(root), root / "published", tmp_path / "recorded", resources, with_keys=True)
+    assert restore(tmp_path / "recorded", tmp_path / "other", tmp_path / "none", resources) == ("village/noisy",)
+    record.write_bytes(published)
     # As if the withdrawal had been killed after its entries.
     ledger_of(root).withdraw("village", "noisy", "Ann")
     back_up(ledger_of(root), root / "published", tmp_path / "kept", resources, with_keys=True)
