@@ -166,12 +166,12 @@ class Deployment:
         return Publication(folder, self.published / "public_key.pem", release, self._list_withdrawn(release))
 
     def _list_withdrawn(self, release: str) -> frozenset[str]:
-        """The ids of a release's withdrawn draws: the custody's record of its editions has no checksums of theirs. None
-        for a user who cannot read the custody."""
+        """The names of a release's withdrawn editions, which have no checksums in the custody's record. None for a user
+        who cannot read the custody."""
         home = self.folder / os.environ.get("STIRRED_HOME", "var")
         try:
             record = json.loads((home / "custody" / "publications" / release.replace("/", "__")).read_bytes())
-            return frozenset(draw_id for draw_id, checksums in record["editions"].values() if not checksums)
+            return frozenset(name for name, (_, checksums) in record["editions"].items() if not checksums)
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return frozenset()
 
@@ -207,7 +207,7 @@ class Publication:
 
     Attributes:
         release: the requested release, as `dataset/release`; "" for any release.
-        withdrawn: the ids of withdrawn draws, whose editions are not read, even if somebody put them back.
+        withdrawn: the names of withdrawn editions, which are not read, even if somebody put them back.
     """
 
     folder: Path
@@ -257,7 +257,7 @@ class Publication:
 
         if self.release not in ("", other := f"{identity.dataset}/{identity.release}"):
             raise VerificationError(f"{self.release}: the publication in its folder is that of {other}")
-        if identity.draw_id in self.withdrawn:
+        if identity.name in self.withdrawn:
             raise VerificationError(f"{identity} was withdrawn")
 
     def verify(self, key: Path | str | None = None) -> "list[Identity]":

@@ -83,9 +83,14 @@ def test_a_publication_is_verified_with_the_key_that_is_given(published: Deploym
 def test_a_withdrawn_publication_that_was_put_back_is_refused(
     published: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong program: trusts the signature, which a withdrawn edition keeps."""
+    """Wrong programs: trusts the signature, which a withdrawn edition keeps; refuses a retabulation that was published
+    again, because another withdrawn edition of it has the same draw."""
     release, ledger = name(published), small_deployment(tmp_path).context.ledger
     monkeypatch.setenv("STIRRED_HOME", str(tmp_path))
+    names, (identity,) = release.split("/"), published[release].verify()
+    for edition in ("1.1", "1"):
+        ledger.custody.forget_editions(*names)
+        ledger.custody.record_edition(*names, edition, identity.draw_id, "0" * 64, kept=False)
     assert published[release].verify()
     shutil.copytree(published.published, tmp_path / "kept")
     withdraw(ledger, published.published, *release.split("/"), "Ann Lee")
