@@ -42,7 +42,7 @@ from mechanisms.table_builder.judging import divergence_of_two_cells
 from mechanisms.topdown.design import TopDownDesign
 from mechanisms.topdown.dhc.allocation import HOUSEHOLD_ALLOCATION, PERSON_ALLOCATION, UNIT_ALLOCATION
 
-PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "privacy-curves.md").read_text("utf-8")
+PAGE = " ".join((Path(__file__).parents[3] / "docs" / "explanation" / "privacy-curves.md").read_text("utf-8").split())
 TABLE = TabulatedPair(
     frozenset(
         {
