@@ -231,9 +231,9 @@ def restore(
 
 def _list_withdrawn(folder: Path, ledger: Ledger) -> tuple[str, ...]:
     """The releases in a folder of publications that were withdrawn, as `dataset/release`."""
-    entries, found = ledger.read().require_intact(), []
+    entries, key, found = ledger.read().require_intact(), public_key(ledger.custody), []
     for dataset, release in publications(folder):
-        own = signed_identity(folder / dataset / release, public_key(ledger.custody))
+        own = signed_identity(folder / dataset / release, key)
         if own is None:
             continue
         recorded = None

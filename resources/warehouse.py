@@ -191,7 +191,6 @@ class Session:
         self._files = files
         self._held = dict[Table, Fragment]()
         self._kept = frozenset[Table]()
-        self._spread = set[Table]()
         self._in_transaction = False
         self.shared = shared
         self._on_servers = on_servers
@@ -323,7 +322,6 @@ class Session:
                 starts = [first + (last - first) * part // threads for part in range(1, threads)]
                 parts = render("warehouse/parts", {"table": table, "starts": starts})
                 self._held[table] = Fragment(parts)
-                self._spread.add(table)
 
     def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
         begin = prefix = f"{how} {address} AS\n"
@@ -400,8 +398,9 @@ class Session:
             raise
         finally:
             self._in_transaction = False
-            while self._spread:
-                self._held.pop(self._spread.pop(), None)
+            if not self._on_servers:
+                # Only lakes have copies to keep; the parts of `spread` end with the transaction.
+                self._held.clear()
         with self.translate_errors("commit"):
             self._connection.commit()
 
