@@ -18,7 +18,7 @@ from assets.gates.shared import all_gates
 from assets.swapping import draw as swap
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import CustodyMode
-from tests.deployments import SHOWN, TO_PUBLICATION, UNITS, Deployment, refuses_to_publish, small_deployment
+from tests.deployments import COUNTIES, SHOWN, TO_PUBLICATION, UNITS, Deployment, refuses_to_publish, small_deployment
 from tests.depth import deep_but, deep_cases, quick_cases
 
 Tampering = Callable[[Deployment], None]
@@ -526,6 +526,18 @@ def test_a_value_outside_its_domain_is_found_in_either_margin(escrowed: Deployme
         assert not any(str(value) in problem for problem in problems)
         with deployment.opened() as connection:
             connection.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", [back, value])
+
+
+def test_the_larger_place_of_a_swapped_place_need_not_take_part(tmp_path: Path) -> None:
+    """Fails for: a gate that declares the columns of one margin as a table, where `within` names a missing column."""
+    area = {"source": "county", "type": "string", "role": "geography", "merge": {"all": list(COUNTIES)}}
+    columns = UNITS | {"area": area, "county": UNITS["county"] | {"within": "area"}}
+    units = {"path": str(tmp_path / "units.csv"), "columns": columns}
+    taking_part = {"match": ["size"], "variables": ["tenure"]}
+    deployment = small_deployment(tmp_path, dataset={"units": units}, **taking_part)
+    deployment.run("cef", "invariants")
+    (gate,) = (gate for gate in all_gates(deployment.context.method) if gate.name == "values_in_domain")
+    assert gate.evaluate(deployment.context) == []
 
 
 @pytest.mark.prove
