@@ -12,7 +12,7 @@ _SOURCE = (
 )
 _STATISTICS = (
     "See whether the checks `settled` and, with an escrowed key, `replay` pass. If one fails, a stored table was "
-    "altered: launch the release again. If not, publish nothing: the program draws wrong noise."
+    "altered: launch the release again. If they pass, publish nothing: the program draws wrong noise."
 )
 _EARLIER = "Launch the release that this one reads, and then this one again."
 _DECLARATION = "Change the declaration as the message says, and launch again."
