@@ -34,8 +34,8 @@ OF_CHECKS = {
     "redistricting_as_published": _EARLIER,
     "unique_records": _DECLARATION,
     "feasible": _DECLARATION,
-    "confidentiality": "Publish nothing. Remove the stage that the message names, or install an unaltered program, and "
-    "launch again.",
+    "confidentiality": "Publish nothing. Remove the stage that the message names (an asset in your Python code), or "
+    "install an unaltered program, and launch again.",
     "within_cap": "Have the board decide whether to raise the cap, or to allow releases without a finite loss. A "
     "withdrawal returns no budget.",
     "ledger_intact": _LEDGER,
