@@ -56,11 +56,11 @@ _READINGS = 100
 
 _NOTHING = Decimal(0).scaleb(-DECIMALS)
 _MOVED = (
-    f"no entry counts in {Zone.LEDGER.database}: the ledger was moved to a server, and continues there "
-    "(STIRRED_LEDGER=postgres)"
+    f"the entries in {Zone.LEDGER.database} no longer count, because the ledger was moved to a server, and continues "
+    "there (STIRRED_LEDGER=postgres)"
 )
 _NOT_MOVED = (
-    "no entry counts on the server: this deployment's ledger was not moved there, which stirred ledger move "
+    "no entry on the server counts: this deployment's ledger was not moved there, which stirred ledger move "
     "does, also for a new deployment. If it was, the custody was lost and made anew: restore its backup"
 )
 _LOST = (
