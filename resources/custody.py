@@ -235,7 +235,8 @@ class Custody(ConfigurableResource):
 
     def forget_editions(self, dataset: str, release: str) -> None:
         """Reduce the record of a withdrawn release to the numbers of its draws, because no other draw may get them;
-        delete an altered record. Raises CustodyError if its file cannot be deleted or written."""
+        delete an altered record. Only the process that has the folder of the dataset's publications locked may do so,
+        if there is one. Raises CustodyError if its file cannot be deleted or written."""
         try:
             editions = self.read_editions(dataset, release)
         except CustodyError:

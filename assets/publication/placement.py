@@ -94,19 +94,24 @@ def place_folder(
             _recover(target)
 
 
-def remove(target: Path) -> None:
+def remove(target: Path, forget: Callable[[], object] = lambda: None) -> None:
     """Remove a publication with all its editions, if there is one, and the dataset's folder if it was the last.
 
     After a kill, the publication is either whole or gone. Leftovers of killed processes beside it, also of other
     publications, are removed too, because no later process would remove them for a publication that is no longer made.
+
+    Args:
+        forget: called before the removal, when no other process is about to record a publication that it places.
 
     Raises:
         FileExistsError: if the folder of the dataset is a link.
     """
     _require_no_link(target.parent)
     if not target.parent.is_dir():
+        forget()
         return
     with _lock(target.parent):
+        forget()
         for left in (*target.parent.glob(f".?*{LEAVING}"), *target.parent.glob(f".?*{ARRIVING}")):
             _recover(target.with_name(left.stem.removeprefix(".")))
         if target.exists() or target.is_symlink():

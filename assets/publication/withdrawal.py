@@ -7,6 +7,7 @@ later, repeating the withdrawal completes it.
 import contextlib
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from assets.publication.listing import write_listing
@@ -93,8 +94,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     # stop.
     own = folders if release is None else [published / dataset / release]
     for folder in sorted({*own, *(published / entry.dataset / entry.release for entry in entries)}):
-        ledger.custody.forget_editions(dataset, folder.name)
-        remove(folder)
+        remove(folder, partial(ledger.custody.forget_editions, dataset, folder.name))
     # Retabulations go with the release that they rest on, even if one was first published just now. Their folders go
     # last, because they show the next withdrawal whose tables remain.
     last = _find_folders(published / dataset, release, ledger.custody)
@@ -114,8 +114,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
                 if not session.tables(zone, schema):
                     session.drop_schema(zone, schema)
     for folder in last:
-        ledger.custody.forget_editions(dataset, folder.name)
-        remove(folder)
+        remove(folder, partial(ledger.custody.forget_editions, dataset, folder.name))
     if published.is_dir():
         # The data are already gone, even if the catalog cannot be written.
         with contextlib.suppress(OSError):

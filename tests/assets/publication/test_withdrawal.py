@@ -1,8 +1,11 @@
 """A withdrawn release is gone, to the last byte; its charges stay charged; and its draw is never made again."""
 
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,10 @@ import pytest
 from assets.charge.assessment import assess
 from assets.charge.asset import preflight_metadata
 from assets.charge.drawing import UnchargedDrawError, make_draw
+from assets.publication import withdrawal
 from assets.publication.asset import publication_problems, publish
 from assets.publication.listing import write_listing
+from assets.publication.placement import place_folder, remove
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.signature import sign
 from mechanisms.accounting.losses import PureLoss
@@ -129,6 +134,28 @@ def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp
     assert left(tmp_path) == EVERYTHING - {"village__a"}
     withdraw(ledger, tmp_path / "published", "village", "a", "Ben")
     assert ledger.entries() == entries
+
+
+def test_what_is_published_while_its_withdrawal_waits_is_recorded_as_withdrawn(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong program: reduces the record before it waits for a publication that is being placed, so that the publication
+    is recorded afterwards. No ledger has the withdrawal of a retabulation, so a restoration would publish it again."""
+    folder, private, waiting = tmp_path / "published" / "village" / "places", tmp_path / "private", threading.Event()
+    private.mkdir()
+    with ledger.warehouse.session(writes=Zone.PUBLIC) as session:
+        table = Table(Zone.PUBLIC, "village__places", "units")
+        session.create(table, "warehouse/label", {"text": "counted"}, column="text")
+    record = partial(ledger.custody.record_edition, "village", "places", "1", DRAW, "0" * 64, kept=False)
+    monkeypatch.setattr(withdrawal, "remove", lambda *given: [waiting.set(), remove(*given)])
+    with ThreadPoolExecutor(1) as threads:
+        with place_folder(folder, private, lambda present: None, lambda arriving: None, record) as placed:
+            (placed / "table.csv").write_text("of the retabulation")
+            done = threads.submit(withdraw, ledger, tmp_path / "published", "village", "places", "Ann")
+            assert waiting.wait(60)
+        done.result()
+    assert not folder.exists()
+    assert ledger.custody.read_editions("village", "places") == {"1": [DRAW, ""]}
 
 
 @pytest.mark.prove
