@@ -1,20 +1,21 @@
--- The number of combinations of values, compared as text, whose counts differ between two tables.
+-- The number of combinations of values, compared as text, whose counts differ between two tables. No other column has the
+-- name count.
 SELECT count(*)
 FROM (
     SELECT {% for column in columns %}{{ column | id }}::VARCHAR AS {{ column | id }}, {% endfor %}
-    sum(count) AS counted
+    sum(count) AS count
     FROM {{ first }}
     {% if totals %}
     WHERE {% for flag in totals %}{% if not loop.first %} AND {% endif %}NOT {{ flag | id }}{% endfor %}
     {% endif %}
 
     GROUP BY ALL
-    HAVING counted <> 0
+    HAVING sum(count) <> 0
 ) AS one
 FULL JOIN (
     SELECT {% for column in columns %}{{ column | id }}::VARCHAR AS {{ column | id }}, {% endfor %}
-    sum(count) AS counted
+    sum(count) AS count
     FROM {{ second }}
     GROUP BY ALL
 ) AS other ON {{ columns | same("one", "other") }}
-WHERE one.counted IS DISTINCT FROM other.counted
+WHERE one.count IS DISTINCT FROM other.count

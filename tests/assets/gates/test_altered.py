@@ -1,5 +1,6 @@
 """A gate that finds altered cells of a public table names at most ten, and none of those it compares with records."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,8 +8,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from assets.gates.shared import NAMED_ROWS, count_differences, differing_table
-from resources.statements import Table, Zone
+from assets.gates.shared import NAMED_ROWS, count_differences, count_unequal, differing_table
+from resources.statements import SQL_FOLDER, Table, Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 from tests.depth import quick_cases
 
@@ -50,6 +51,19 @@ def test_at_most_ten_rows_are_named(tmp_path: Path, altered: int) -> None:
 def test_a_comparison_with_confidential_records_names_nothing(tmp_path: Path) -> None:
     with written(tmp_path, [5, 7]).session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         assert problems(session, [5, 8]) == ["public.town__counts.by_county: differing rows: 2"]
+
+
+def test_no_name_of_a_column_keeps_unequal_counts_from_being_found(tmp_path: Path) -> None:
+    """Wrong program: adds up the counts under a name that a column may have, `counted`, and compares the values of that
+    column instead, which never differ."""
+    words = re.findall("[a-z_]+", (SQL_FOLDER / "gates" / "differing_margins.sql").read_text())
+    with Warehouse(folder=str(tmp_path)).session(reads=[]) as session:
+        for name in {"counted", *words} - {"count"}:
+            tables = [
+                session.register(of, pa.table({name: ["a", "b"], "count": counts}))
+                for of, counts in (("stored", [5, 7]), ("made", [5, 8]))
+            ]
+            assert count_unequal(session, *tables, [name]) == 1, name
 
 
 def test_codes_that_differ_in_case_do_not_exchange_their_numbers_under_a_collation(tmp_path: Path) -> None:
