@@ -399,7 +399,8 @@ class Column(Part):
 
     def _check_values(self) -> None:
         if len(set(self.codes)) < len(self.codes):
-            raise ValueError("a code occurs twice in values")
+            repeated = next(code for code, number in Counter(self.codes).items() if number > 1)
+            raise ValueError(f"a code occurs twice in values: {shown(repeated)}")
         lowest, highest = self.bounds
         if lowest is not None and highest is not None and lowest > highest:  # type: ignore[operator]
             raise ValueError(f"minimum {self.minimum} is greater than maximum {self.maximum}")
@@ -484,8 +485,15 @@ class Column(Part):
                 for place, codes in (self.nesting or {}).items()
                 for code in codes
             ]
-            if self.nullable or Counter(code for code, _ in pairs) != Counter(self.codes):
-                raise ValueError("it names every code of the column once, and the column is never empty")
+            if self.nullable:
+                raise ValueError("the column may be empty, and an empty place is in no larger one")
+            named = Counter(code for code, _ in pairs)
+            if unknown := [code for code in named if code not in self.codes]:
+                raise ValueError(f"{shown(unknown[0])} is not among the codes of the column")
+            if wrong := [code for code in self.codes if named[code] != 1]:
+                raise ValueError(
+                    f"it names each code of the column once, but {shown(wrong[0])} {named[wrong[0]]} times"
+                )
             if unknown := [place for _, place in pairs if place not in larger.codes]:
                 raise ValueError(f"{shown(unknown[0])} is not among the codes of the larger place")
         return dict(pairs)
@@ -667,8 +675,10 @@ class RecordTable(Part):
         geography = self._having(Role.GEOGRAPHY)
         for name, column in self.columns.items():
             larger = column.within
-            if larger is not None and (name not in geography or larger not in geography or larger == name):
-                raise ValueError(f"column {name}: within: both columns have the role geography, and are two")
+            if larger is not None and name not in geography:
+                raise ValueError(f"column {name}: within: its role is not geography")
+            if larger is not None and (larger not in geography or larger == name):
+                raise ValueError(f"column {name}: within: {larger} is not another column of role geography")
             seen = {name}
             while larger in self.columns and larger not in seen:
                 seen.add(larger)

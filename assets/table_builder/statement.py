@@ -174,5 +174,5 @@ def accuracy(release: HypercubeRelease) -> Accuracy:
         summary=PROSE("accuracy", margins=margins, fitted=release.design.margins is Margins.FITTED),
         columns=("Measured table", "Cells", "Standard error", "90% margin (±)"),
         rows=tuple(rows),
-        note=PROSE("accuracy, note"),
+        note=PROSE("accuracy, note", release=release),
     )

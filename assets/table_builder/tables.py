@@ -231,7 +231,7 @@ def _show(release: HypercubeRelease, row: Mapping[str, Any]) -> tuple[str, str, 
 
 
 def published_tables(release: HypercubeRelease) -> list[PublishedTable]:
-    interval = PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval")
+    interval = _explain_interval(release)
     products = (
         describe_product(release, product, _figures(release), (), interval) for product in release.cube.products
     )
@@ -269,6 +269,11 @@ def describe_planned(
     return PublishedTable(name, title, PROSE(name, design=release.design), release.public(name), tuple(described), key)
 
 
+def _explain_interval(release: HypercubeRelease) -> str:
+    name = "interval, fitted" if release.design.margins is Margins.FITTED else "interval"
+    return PROSE(name, withheld=release.withheld is not None)
+
+
 def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
     amount = release.amount
     totals = release.design.margins is not Margins.SUMMED
@@ -301,7 +306,7 @@ def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
         ("table_name", "cell"),
         geography=find_geography(release, release.cube.variables),
         dimensions=tuple(release.cube.variables),
-        interval=PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval"),
+        interval=_explain_interval(release),
     )
 
 

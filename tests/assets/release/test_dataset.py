@@ -35,6 +35,13 @@ def declare(**changes: Any) -> DatasetDeclaration:
     return DatasetDeclaration.model_validate(given_attributes)
 
 
+def places(town: dict[str, Any]) -> dict[str, Any]:
+    """A table of units with the towns a and b, and the regions N and S."""
+    place = {"type": "string", "role": "geography"}
+    columns = {"region": place | {"values": ["N", "S"]}, "town": place | {"values": ["a", "b"]} | town}
+    return {"path": "units.csv", "columns": columns}
+
+
 def persons(**columns: Any) -> dict[str, Any]:
     return {"path": "persons.csv", "columns": columns}
 
@@ -54,7 +61,7 @@ def persons(**columns: Any) -> dict[str, Any]:
         ({"type": "integer", "values": [True]}, "True is not of type integer"),
         ({"type": "string", "values": [1, 2]}, "put it in quotes"),
         ({"type": "string", "values": [False]}, "put it in quotes"),
-        ({"type": "string", "values": ["a", "a"]}, "a code occurs twice"),
+        ({"type": "string", "values": ["a", "b", "b"]}, "a code occurs twice in values: 'b'"),
         ({"type": "string", "values": []}, "nonempty"),
         ({"type": "string", "values": "owned"}, "a nonempty list of codes or a nonempty mapping"),
         ({"type": "string", "pattern": "("}, "not a regular expression"),
@@ -95,6 +102,16 @@ def test_a_column_without_a_sensible_domain_is_refused(column: dict[str, Any], c
         ({"units": {"path": "u.csv", "columns": {"a": UNIT}}}, "column a has role unit"),
         ({"units": {"path": "u.csv", "columns": {"a": TENURE, "A": TENURE}}}, "differ only in upper and lower case"),
         ({"units": {"path": "u.csv", "columns": {"": TENURE}}}, "name is not empty"),
+        ({"units": places({"within": "land"})}, "within: land is not another column of role geography"),
+        ({"units": places({"within": "region", "role": "characteristic"})}, "within: its role is not geography"),
+        (
+            {"units": places({"within": "region", "nesting": {"N": ["a"]}})},
+            "nesting: it names each code of the column once, but 'b' 0 times",
+        ),
+        (
+            {"units": places({"within": "region", "nesting": {"N": ["a", "c"], "S": ["b"]}})},
+            "nesting: 'c' is not among the codes of the column",
+        ),
         ({"persons": persons(tenure=TENURE)}, "exactly one column of role unit is required, found 0"),
         ({"persons": persons(a=UNIT, b=UNIT)}, "exactly one column of role unit is required, found 2"),
         ({"persons": persons(a={"type": "string", "role": "unit"})}, "differ in type"),

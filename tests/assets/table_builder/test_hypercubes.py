@@ -30,7 +30,7 @@ from assets.table_builder.asking import PLACES, least_variance, read_labels, rea
 from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
-from assets.table_builder.statement import hypercube_statement
+from assets.table_builder.statement import accuracy, hypercube_statement
 from assets.table_builder.tables import planned_tables, published_tables
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, PureLoss
 from mechanisms.swapping.loss import theorem_1
@@ -904,6 +904,16 @@ def test_every_loss_that_is_stated_after_a_swap_is_that_of_two_swapped_records(t
         planned = planned_tables(release)[release.public("measured_tables")].to_pylist()
         assert [row["charged"] for row in planned] == [two]
         assert TableBuilderMethod(release).charge_facts(Inputs({}))["bounded"][0] == two
+
+
+@pytest.mark.parametrize("margins", ["summed", "fitted"])
+def test_errors_after_a_swap_are_stated_without_the_swap(counted: Deployed, tmp_path: Path, margins: str) -> None:
+    """Fails for: intervals that readers take for intervals of the counts before the swap."""
+    released = after_a_swap(tmp_path, AFTER | {"margins": margins}).release
+    sentence = "The interval is for the swapped records. It does not cover the swap."
+    for release, expected in ((released, True), (release_of(counted, TENURE), False)):
+        assert (sentence in published_tables(release)[0].interval) == expected
+        assert ("the swap before the noise" in accuracy(release).note) == expected
 
 
 def test_the_certificate_states_a_lower_delta_beside_the_one_that_is_charged(counted: Deployed) -> None:
