@@ -173,19 +173,19 @@ def _show_commands() -> None:
     st.write(
         "With the keys and the databases: every gate again, every draw that can be repeated, and the ledger's anchor."
     )
-    st.code("stirred audit", language="sh")
+    st.code("stirred audit", language=None)
     names = ["/".join(publication) for publication in publications(folder)]
     if not names:
         return
     name = st.selectbox("With the public key alone, for the release", names)
     place, key = (shlex.quote(str(folder / part)) for part in (name, PUBLIC_KEY))
-    st.code(f"stirred verify {place} --key {key}", language="sh", wrap_lines=True)
+    st.code(f"stirred verify {place} --key {key}", language=None, wrap_lines=True)
     st.write("With ordinary commands:")
     st.code(
         f"cd {place}\n"
         f"openssl pkeyutl -verify -pubin -inkey ../../{PUBLIC_KEY} -rawin -in {CHECKSUMS} -sigfile {SIGNATURE}\n"
         f"sha256sum --check --quiet {CHECKSUMS}\n"
         f"openssl pkey -pubin -in ../../{PUBLIC_KEY} -outform DER | sha256sum",
-        language="sh",
+        language=None,
         wrap_lines=True,
     )

@@ -135,7 +135,7 @@ def _make_chart(budget: Budget) -> alt.LayerChart | None:
 
 
 def _imagine(population: Population, entries: Sequence[Entry]) -> None:
-    st.subheader("Add an imagined release")
+    st.header("Add an imagined release")
     st.caption("This charges nothing. The page Plan shows the charge of a declaration.")
     planned_population, release, planned = st.session_state.get(PLANNED, ("", "", None))
     if planned_population == population.name:
@@ -155,7 +155,7 @@ def _imagine(population: Population, entries: Sequence[Entry]) -> None:
 
 
 def _show_invariants(budget: Budget) -> None:
-    st.subheader("Exact statistics of the releases")
+    st.header("Exact statistics of the releases")
     invariants, latest = budget.comparison.invariants, [charge.release for charge in budget.comparison.latest]
     if not latest:
         st.write("There is no release yet.")

@@ -102,7 +102,7 @@ def show() -> None:
     st.query_params.from_dict(link)
     described = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     with picture:
-        st.subheader(escape(f"{described.get('title', name)}, tier {described.get('tier', '')}"))
+        st.header(escape(f"{described.get('title', name)}, tier {described.get('tier', '')}"))
         chosen = best if attack == BEST else [attack]
         _show_points(rows, subset, size, risk, chosen)
         if lessons := list_lessons(rows, subset, size, chosen):

@@ -102,14 +102,14 @@ def _show_plan(planned: PlannedDeclaration, lines: Sequence[Line], dataset: Data
     for curve in planned.plan.curves:
         _show_curve(curve)
     if planned.plan.facts:
-        st.subheader("What follows")
+        st.header("What follows")
         show_table([{"Fact": label, "In words": words} for label, words in planned.plan.facts.items()])
     for title, (header, rows) in planned.plan.tables.items():
         with st.expander(escape(title)):
             show_table([dict(zip(header, row, strict=True)) for row in rows])
-    st.subheader("The declaration")
+    st.header("The declaration")
     st.write("Copy it into the release's defs.yaml:")
-    st.code(planned.text, language="yaml", wrap_lines=True)
+    st.code(planned.text, language=None, wrap_lines=True)
 
 
 def _read_request(component: ReleaseComponent, plan: Plan | None, name: str) -> PlanRequest | None:
@@ -179,7 +179,7 @@ def _show_total(planned: PlannedDeclaration, dataset: DatasetDeclaration, name: 
     if plan.problem:
         st.error(escape(plan.problem))
     if charge is None:
-        st.warning("The charge depends on a fact that is not known yet. It stands below, under What follows.")
+        st.warning("The charge depends on a fact that is not known yet. The fact stands below, under What follows.")
         return
     loss = charge.charge
     st.session_state[PLANNED] = (dataset.population, name, charge)
@@ -210,7 +210,7 @@ def _judge_charge(planned: PlannedDeclaration, dataset: DatasetDeclaration, name
 
 def _show_expectation(planned: PlannedDeclaration, name: str) -> None:
     """Show the expected time, memory and disk of a launch; ask for the number of records if it is not public."""
-    st.subheader("Time, memory and disk of a launch")
+    st.header("Time, memory and disk of a launch")
     records: int | None = None
     if expected_size(planned.method.release.dataset) is None:
         question = "The number of persons, or of units, that you expect"

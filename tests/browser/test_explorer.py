@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -314,6 +315,10 @@ def test_every_page_fits_a_phone(explored: Explored, tmp_path: Path, path: str) 
     wide = page.evaluate("document.documentElement.scrollWidth")
     main = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth")
     assert (wide, main) == (390, 390), "nothing is beyond the right edge"
+    levels = page.locator("h1, h2, h3").evaluate_all("headings => headings.map(each => Number(each.tagName[1]))")
+    assert all(level <= before + 1 for before, level in pairwise(levels)), "no level of headings is left out"
+    # Streamlit colors words of code too faintly for a light page.
+    expect(page.locator("[data-testid=stCode] .token")).to_have_count(0)
     page.set_viewport_size({"width": 650, "height": 500})
     columns = page.get_by_test_id("stColumn").evaluate_all("columns => columns.map(each => each.clientWidth)")
     assert min(columns, default=650) > 500, "enlarged twice, a window has one column: two would cut every choice"

@@ -307,7 +307,7 @@ def test_the_page_of_laboratories_shows_the_more_successful_attack_on_each_metho
         (folder / name).write_text("x")
     test = AppTest.from_function(page_of_laboratories, default_timeout=600).run()
     assert not test.exception
-    assert [heading.value for heading in test.subheader] == [r"\*Race\*, tier T1"]
+    assert [heading.value for heading in test.header] == [r"\*Race\*, tier T1"]
     shown = test.table[0].value
     assert list(shown["Risk"]) == [r"0\.800 ± 0\.010", r"0\.300 ± 0\.010"]
     assert list(shown["Less no protection"]) == [r"\-0\.100 ± 0\.004"] * 2
