@@ -84,6 +84,14 @@ class PublishedStatistic:
         return list(self.scales)
 
     @property
+    def bounds(self) -> str:
+        """The declared bounds, for readers: a mean is that of the numbers within them, and may differ from the mean of
+        the records by more than its errors."""
+        ends = {name: (float(scale.lower), float(scale.upper)) for name, scale in self.scales.items()}
+        listed = (f"{name} {lower:,.12g} to {upper:,.12g}" for name, (lower, upper) in ends.items())
+        return f"Numbers outside the declared bounds are taken as the nearer bound: {', '.join(listed)}."
+
+    @property
     def has_quantiles(self) -> bool:
         return not isinstance(self.measured, Moments)
 

@@ -103,6 +103,8 @@ def table(
         for row in answers.to_pylist()
     ]
     print_table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in answers.column_names], rows)
+    if statistic:
+        echo(TableBuilder.read_statistic(published[0][names[0]]).bounds, err=True)
     if per:
         echo("Records without an amount, if any, add 0 to the sum, but count in the divisor.", err=True)
         echo("Amounts are as in their column, without weights.", err=True)

@@ -80,6 +80,7 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
             ]
         )
         st.caption(_ABOUT_DRAWN if published.drawn else _ABOUT_ERRORS)
+        st.caption(escape(published.bounds))
         if question == QUANTILE and not published.drawn:
             st.caption(ON_GRID)
 

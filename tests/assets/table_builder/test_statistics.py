@@ -35,6 +35,7 @@ from mechanisms.table_builder.moments import Moments
 from orchestration import cli
 from orchestration.components.table_builder import SingleHypercube
 from orchestration.explorer.settings import VARIABLE, Settings
+from orchestration.explorer.words import escape
 from orchestration.planning import plan_declaration
 from resources.chain import RESERVE
 from resources.statements import Zone
@@ -422,7 +423,7 @@ def ask(published: Deployed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
 
     def ask(release: str, *options: str) -> Any:
         found = CliRunner().invoke(cli.main, ["table", release, *options])
-        return found.exit_code, found.stdout or found.stderr
+        return found.exit_code, found.output
 
     return ask
 
@@ -469,6 +470,7 @@ def test_the_command_answers_the_same_for_everyone(ask: Callable[..., Any], publ
     code, printed = ask("village/tables_work_moments", "--correlate", "income,hours", "--where", "county=Avon")
     assert code == 0
     assert "sample standard error" in printed
+    assert moments.bounds in printed
     code, printed = ask(DRAWN, "--median", "income", "--by", "county,text", "--json")
     drawn = read(published, "income_quantiles", "further").quantiles("income", half, ["county", "text"], {})
     assert json.loads(printed) == {"from": [DRAWN], "rows": drawn.to_pylist()}
@@ -516,6 +518,8 @@ def test_the_page_answers_as_the_command(published: Deployed, tmp_path: Path, mo
     assert not test.exception
     shown = test.table[0].value
     assert list(shown["coefficient"]) == ["intercept", "hours"]
+    assert "hours 0 to " in moments.bounds
+    assert escape(moments.bounds) in [caption.value for caption in test.caption]
     assert shown["estimate"][1].replace("\\", "") == f"{slope['estimate']:.4g}"
 
 
