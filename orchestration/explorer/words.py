@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from assets.texts import show_line
@@ -45,4 +44,4 @@ def format_figure(value: Any) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     whole = isinstance(value, int) or value == int(value)
-    return f"{int(value):,}" if whole else f"{Decimal(str(value)):,.2f}"
+    return f"{int(value):,}" if whole else f"{value:,.2f}"

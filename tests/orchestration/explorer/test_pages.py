@@ -394,7 +394,7 @@ def test_unknown_ends_may_overlap_and_unknown_errors_are_not_judged() -> None:
 
 
 def test_numbers_and_texts_are_shown_as_they_are() -> None:
-    assert [format_figure(each) for each in (None, 1234, 1234.5, 2.0, "x")] == ["–", "1,234", "1,234.50", "2", "x"]
+    assert [format_figure(each) for each in (None, 1234, 3327.005, 2.0, "x")] == ["–", "1,234", "3,327.01", "2", "x"]
     assert [join_levels(each) for each in ("!!Total:", "!!Total:!!One race", "Owned: all")] == [
         "Total",
         "Total: One race",
