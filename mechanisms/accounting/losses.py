@@ -7,6 +7,7 @@ logarithm of one. Sums are then exact, and every comparison is decided. `composi
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
+from numbers import Rational
 from typing import ClassVar, Self
 
 from mechanisms.accounting.rounding import (
@@ -16,6 +17,7 @@ from mechanisms.accounting.rounding import (
     format_decimal,
     format_decimal_above,
     round_up,
+    write_fraction,
 )
 
 _PLACES_OF_EPSILON = 20
@@ -68,13 +70,13 @@ class PureLoss:
 
     def __str__(self) -> str:
         """ε without rounding, such as `ln(264332)`, `3/2` or `1 + ln(7/2)`."""
-        parts = [str(self.rational)] if self.rational else []
+        parts = [write_fraction(self.rational)] if self.rational else []
         if self.argument != 1:
-            parts.append(f"ln({self.argument})")
+            parts.append(f"ln({write_fraction(self.argument)})")
         return " + ".join(parts) or "0"
 
     def as_record(self) -> dict[str, str]:
-        return {"rational": str(self.rational), "ln": str(self.argument)}
+        return {"rational": write_fraction(self.rational), "ln": write_fraction(self.argument)}
 
     @classmethod
     def from_record(cls, record: dict[str, str]) -> Self:
@@ -255,7 +257,9 @@ def format_number(loss: Loss, places: int = DECIMALS) -> str:
 
 
 def require_delta(delta: Fraction) -> None:
-    """Raise ValueError unless 0 < δ < 1."""
+    """Raise ValueError unless 0 < δ < 1, and TypeError for a δ that is not exact."""
+    if not isinstance(delta, Rational):
+        raise TypeError(f"δ is a Fraction, so that it is exact, not {delta!r}")
     if not 0 < delta < 1:
         raise ValueError(f"δ must lie strictly between 0 and 1 (from 1 on nothing is guaranteed), not {float(delta)}")
 

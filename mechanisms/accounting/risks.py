@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from mechanisms.accounting.composition import DoesNotCompose, compose_approximate, compose_like, drop_infinite
 from mechanisms.accounting.curves import Bounds, Curve, CurveError
-from mechanisms.accounting.losses import ApproximateLoss, CurveLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, CurveLoss, InfiniteLoss, Loss, PureLoss, require_delta
 from mechanisms.accounting.pairs import LossPair, Pair
 from mechanisms.accounting.rounding import DECIMALS, round_up
 from mechanisms.accounting.specification import DELTA, Specification
@@ -67,6 +67,7 @@ def find_pairs(specification: Specification, fewest: int = 1) -> tuple[Pair, ...
 def assess_risk(specification: Specification, fewest: int = 1, delta: Fraction = DELTA) -> Risk | None:
     """The risk of the charge, for data sets that differ in the fewest units possible; None if the loss is infinite, or
     its curve cannot be bounded. The δs of its lines are added to the given δ."""
+    require_delta(delta)
     loss = specification.charge.of_group(fewest)
     if isinstance(loss, InfiniteLoss):
         return None

@@ -21,6 +21,13 @@ def as_decimal(number: Fraction) -> Decimal:
     return Decimal(number.numerator) / Decimal(number.denominator)
 
 
+def write_fraction(number: Fraction) -> str:
+    """A number as `str` writes it, also with more digits than Python converts to text: the argument of a total's
+    logarithm has some ten digits for each charge."""
+    numerator, denominator = (f"{Decimal(part):f}" for part in (number.numerator, number.denominator))
+    return numerator if denominator == "1" else f"{numerator}/{denominator}"
+
+
 def format_decimal(number: Fraction) -> str:
     """A number in its shortest form: `1e-10`, or a fraction if no short decimal equals it."""
     texts = (f"{float(number):.{digits}g}" for digits in (6, 12))

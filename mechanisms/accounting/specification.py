@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 from mechanisms.accounting.composition import compose_like, explain_exclusion
-from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss, require_delta
 from mechanisms.accounting.pairs import LossPair, Pair, TabulatedPair, read_pair
 
 BOUNDED = "bounded"
@@ -203,6 +203,7 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
     δ), whose δ is `delta` plus the releases' own δs. If a loss is infinite, there is also a total of ∞, which counts
     every release; no other total counts that loss.
     """
+    require_delta(delta)
     composed = list(specifications)
     units = {specification.flavor.unit for specification in composed}
     if any(specification.flavor.changes_per_person for specification in composed):

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_PURE, bun_steinke, compose_approximate
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
+from mechanisms.accounting.risks import assess_risk
 from mechanisms.accounting.specification import (
     CONTRIBUTOR,
     DELTA,
@@ -132,6 +133,27 @@ def test_a_group_loses_as_many_times_as_it_has_units(loss: PureLoss, times: int)
 @given(pure_losses())
 def test_a_loss_survives_json_without_rounding(loss: PureLoss) -> None:
     assert PureLoss.from_record(json.loads(json.dumps(loss.as_record()))) == loss
+
+
+def test_the_total_of_many_swaps_is_written_exactly() -> None:
+    """Python writes no integer of over 4,300 digits as text, and the argument of this total has 6,000."""
+    swap = LOG(Fraction(264_332 * 876_543_211, 123_456_789))
+    total = reduce(add, [swap] * 400)
+    with localcontext(Context(prec=9_000)):
+        numerator, denominator = total.as_record()["ln"].split("/")
+        assert Decimal(numerator) == total.argument.numerator
+        assert Decimal(denominator) == total.argument.denominator
+    assert str(total) == f"ln({numerator}/{denominator})"
+
+
+@pytest.mark.parametrize("delta", [1e-10, "1e-10"])
+def test_a_delta_that_is_not_exact_is_refused(delta: object) -> None:
+    """A float is not the decimal that it was written as."""
+    flavor = Flavor("files", (), "household", None, ConcentratedLoss.output_premetric)
+    stated = Specification(flavor, ConcentratedLoss(Fraction(1)))
+    for of_delta in (lambda: compose([stated], delta), lambda: assess_risk(stated, delta=delta)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="δ is a Fraction"):
+            of_delta()
 
 
 @given(pure_losses())
