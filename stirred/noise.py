@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assets.release.numbers import positive_fraction
-from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
+from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss, format_loss
 from mechanisms.accounting.specification import UNBOUNDED, Flavor, Specification
+from mechanisms.design import LARGEST_BUDGET
 from mechanisms.sampling.noise import CappedLaplace, DiscreteGaussian, DiscreteLaplace, Distribution
 from mechanisms.sampling.quantiles import half_width
 from stirred.accounting import Number
@@ -70,7 +72,8 @@ def add_laplace(
         described: the words of the specification: `unit`, "record" by default; `neighbors`, "unbounded" (a record added
             or removed, the default) or "bounded" (changed); `domain`.
 
-    Raises TypeError if counts are not integers, and ValueError for an ε that is not greater than 0.
+    Raises TypeError if counts are not integers, and ValueError for an ε that is not greater than 0 or above 1,000, or
+    for noise too wide for 64-bit integers.
     """
     loss = PureLoss(positive_fraction(epsilon))
     return _add(counts, DiscreteLaplace(_sensitivity("l1", l1) / loss.rational), loss, randomness, described)
@@ -111,6 +114,8 @@ def _add(
     described: dict[str, Any],
 ) -> NoisyCounts:
     exact = read_counts(counts)
+    if float(loss) > LARGEST_BUDGET:
+        raise ValueError(f"{format_loss(loss)} leaves hardly any noise; the most is {LARGEST_BUDGET:,}")
     words = {"domain": "all possible files of records", "unit": "record", "neighbors": UNBOUNDED} | described
     flavor = Flavor(multiverse=(), changes_per_person=None, output_premetric=loss.output_premetric, **words)
     values = exact + draw(noise, exact.size, randomness=randomness).reshape(exact.shape)
@@ -118,6 +123,6 @@ def _add(
 
 
 def _sensitivity(name: str, value: int) -> Fraction:
-    if value < 1:
+    if not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} is a whole number of 1 or more, not {value}")
-    return Fraction(value)
+    return Fraction(int(value))

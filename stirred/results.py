@@ -19,6 +19,16 @@ __all__ = ["Draw", "TableDraw"]
 Frame: TypeAlias = "pa.Table | pd.DataFrame | duckdb.DuckDBPyRelation | Mapping[str, Any]"
 """A table: of Arrow or pandas, a relation of DuckDB, anything else that exports an Arrow stream, or columns by name."""
 
+_READ_AS = {
+    # A column without a value has no type either.
+    pa.null(): pa.string(),
+    pa.string_view(): pa.large_string(),
+    pa.binary_view(): pa.large_binary(),
+    pa.float16(): pa.float32(),
+}
+"""Types that Arrow does not compare, and types of the same values that it compares. Other libraries, such as Polars,
+write text as views."""
+
 NOT_CHARGED = "no ledger counts this loss; add it to all others of the same records (stirred.accounting)"
 
 
@@ -92,10 +102,14 @@ def read_frame(data: Frame) -> pa.Table:
         coded = pa.types.is_dictionary(field.type)
         kind = field.type.value_type if coded else field.type
         if pa.types.is_nested(kind) or (coded and isinstance(kind, pa.BaseExtensionType)):
-            raise TypeError(f"{field.name}: values of the type {kind} are not compared; write them as text")
-        # A column without a value has no type either.
-        fields.append(pa.field(field.name, pa.string() if pa.types.is_null(kind) else kind))
+            raise not_compared(field.name, kind)
+        fields.append(pa.field(field.name, _READ_AS.get(kind, kind)))
     return table.cast(pa.schema(fields))
+
+
+def not_compared(name: str, kind: pa.DataType) -> TypeError:
+    """The refusal of a column whose values have no order or no equality here."""
+    return TypeError(f"{name}: values of the type {kind} are not compared; write them as text")
 
 
 def read_column(table: pa.Table, name: str) -> pa.ChunkedArray:

@@ -22,7 +22,7 @@ from mechanisms.swapping.loss import smallest_rate, theorem_1
 from mechanisms.swapping.permutation import Codes, Contingency, count_cells, measure_strata, permute
 from stirred.accounting import Number
 from stirred.random import Randomness
-from stirred.results import Frame, TableDraw, frame_kind, read_column, read_frame, write_frame
+from stirred.results import Frame, TableDraw, frame_kind, not_compared, read_column, read_frame, write_frame
 
 __all__ = ["Swapped", "loss", "rate_for", "swap"]
 
@@ -129,7 +129,10 @@ def _number(frame: pa.Table, columns: Sequence[str]) -> tuple[Codes, np.ndarray]
     codes = np.zeros(frame.num_rows, dtype=np.int64)
     for column in columns:
         values = read_column(frame, column)
-        ranks = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        try:
+            ranks = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        except pa.ArrowNotImplementedError:
+            raise not_compared(column, values.type) from None
         # Numbered again after each column, so that no product of numbers of values overflows.
         _, codes = np.unique(codes * (ranks.max(initial=0) + 1) + ranks, return_inverse=True)
     _, rows, codes = np.unique(codes, return_index=True, return_inverse=True)

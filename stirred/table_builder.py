@@ -27,7 +27,7 @@ from mechanisms.table_builder.reading import read_ons, read_sdctools
 from stirred.accounting import Number, pure
 from stirred.noise import LARGEST_COUNT, read_counts
 from stirred.random import Randomness
-from stirred.results import Draw, Frame, frame_kind, is_missing, read_column, read_frame, write_frame
+from stirred.results import Draw, Frame, frame_kind, is_missing, not_compared, read_column, read_frame, write_frame
 
 __all__ = [
     "Grid",
@@ -305,9 +305,13 @@ def _type_categories(column: pa.ChunkedArray, name: str, values: Sequence[Any]) 
         raise TypeError(f"{name}: categories are given as a list")
     try:
         typed = pa.array(values, None if column.null_count == len(column) else column.type, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         raise TypeError(f"{name}: the categories are not all of the type of the data, {column.type}") from None
-    if len(typed.unique()) < len(typed):
+    try:
+        distinct = typed.unique()
+    except pa.ArrowNotImplementedError:
+        raise not_compared(name, typed.type) from None
+    if len(distinct) < len(typed):
         raise ValueError(f"{name}: a category is declared twice")
     return typed
 

@@ -174,7 +174,9 @@ def measure_and_estimate(
     Raises QueryError, AllocationError and DesignError for impossible queries and shares, and ValueError for histograms
     or trees of other shapes.
     """
-    parents = [read_counts(places) for places in list(tree.values())[1:]]
+    roots, *parents = map(read_counts, tree.values())
+    if roots.tolist() != [0]:
+        raise ValueError("tree: the root is a single place, [0]")
     exact = _add_up(schema, list(tree), parents, read_counts(histograms))
     allocation = allocate(
         schema,

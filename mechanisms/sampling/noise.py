@@ -19,6 +19,9 @@ LARGEST_TABULATED_SCALE = 2**15
 """Up to this σ² or t, the table for inversion has fewer than 2^22 entries. Wider noise is drawn by rejection: tens of
 thousands of draws a second instead of about a hundred million."""
 
+WIDEST = 2**55
+"""The largest σ or t. Wider noise might not fit 64-bit integers: of this one, less than 10^-55 is beyond 2^62."""
+
 LARGEST_CAP = 2**21 - 2
 """Up to this D, the table has fewer than 2^22 entries."""
 
@@ -39,6 +42,11 @@ def _require_positive(parameter: str, value: Fraction) -> None:
         raise ValueError(f"{parameter} is greater than 0")
 
 
+def _require_room(fits: bool) -> None:
+    if not fits:
+        raise ValueError("the noise is too wide for 64-bit integers: σ or the scale is above 2^55")
+
+
 @dataclass(frozen=True)
 class DiscreteGaussian:
     """P(x) = exp(−x² / 2σ²) / Z with Z = Σ_y exp(−y² / 2σ²), for all integers x: N_Z(0, σ²) of Canonne, Kamath and
@@ -52,6 +60,7 @@ class DiscreteGaussian:
 
     def sample(self, count: int, stream: WordSource) -> NDArray[np.int64]:
         if self.variance > LARGEST_TABULATED_VARIANCE:
+            _require_room(self.variance <= WIDEST**2)
             return rejection.sample(lambda choices: rejection.gaussian(self.variance, choices), count, stream)
         return inversion.sample(self, count, stream)
 
@@ -135,6 +144,7 @@ class DiscreteLaplace:
 
     def sample(self, count: int, stream: WordSource) -> NDArray[np.int64]:
         if self.scale > LARGEST_TABULATED_SCALE:
+            _require_room(self.scale <= WIDEST)
             return rejection.sample(lambda choices: rejection.laplace(self.scale, choices), count, stream)
         return inversion.sample(self, count, stream)
 

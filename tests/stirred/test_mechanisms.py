@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
 
@@ -178,6 +179,22 @@ def test_names_and_values_of_pandas_stay_what_they_are(randomness: Randomness) -
         swap({"county": ["A", "B"], "age": pd.cut(pd.Series([1, 30]), [0, 18, 99])}, randomness)
 
 
+def test_every_arrow_type_is_read_or_refused_with_its_column(randomness: Randomness) -> None:
+    """Polars writes text as views, which Arrow does not compare."""
+    half = pa.array([1.5, 2.5], pa.float16())
+    data = pa.table({"county": pa.array(["A", "B"], pa.string_view()), "size": half})
+    drawn = swapping.swap(data, match=[], swap=["county"], rate="1/2", randomness=randomness)
+    assert sorted(drawn.arrow["county"].to_pylist()) == ["A", "B"]
+    categories = {"county": ["B", "A"], "size": [2.5, 1.5]}
+    cube = table_builder.measure(data, categories, epsilon=HUGE, randomness=randomness)
+    assert cube.ask(["county"], {"size": [1.5]})["estimate"].to_pylist() == [0, 1]
+    ended = pa.table({"county": ["A", "B"], "size": pc.run_end_encode(pa.array([1, 1]))})
+    with pytest.raises(TypeError, match="size: values of the type run_end_encoded"):
+        swapping.swap(ended, match=["size"], swap=["county"], rate="1/2", randomness=randomness)
+    with pytest.raises(TypeError, match="size: values of the type run_end_encoded"):
+        table_builder.measure(ended, {"size": [1]}, epsilon=1, randomness=randomness)
+
+
 def test_a_grid_is_exactly_the_numbers_that_were_written() -> None:
     assert table_builder.Grid(0.1, 0, "3/2") == table_builder.Grid(Fraction(1, 10), Fraction(0), Fraction(3, 2))
 
@@ -207,8 +224,22 @@ def test_noise_has_the_distribution_of_its_loss_and_sensitivity(randomness: Rand
     assert "one person added or removed" in repr(gaussian)
     with pytest.raises(TypeError, match="integers"):
         noise.add_laplace([1.5], 1, randomness=randomness)
-    with pytest.raises(ValueError, match="l1"):
-        noise.add_laplace([1], 1, l1=0, randomness=randomness)
+    for l1 in (0, 1.1):
+        with pytest.raises(ValueError, match="l1 is a whole number"):
+            noise.add_laplace([1], 1, l1=l1, randomness=randomness)  # type: ignore[arg-type]
+    assert noise.add_laplace([1], 1, l1=np.int64(2), randomness=randomness).noise == noise.DiscreteLaplace(Fraction(2))
+
+
+def test_noise_that_is_too_narrow_or_too_wide_is_refused(randomness: Randomness) -> None:
+    """Wrong programs: the standard error of almost no noise takes hours; a sum with wide noise wraps around at 2^63,
+    or some draws raise OverflowError."""
+    with pytest.raises(ValueError, match=r"ρ = 1001\.0000 leaves hardly any noise"):
+        noise.add_gaussian([1], 1001, randomness=randomness)
+    for wide in (noise.DiscreteGaussian(Fraction(2**110 + 1)), noise.DiscreteLaplace(Fraction(2**55 + 1))):
+        with pytest.raises(ValueError, match="too wide for 64-bit"):
+            noise.draw(wide, 1, randomness=randomness)
+    widest = noise.DiscreteLaplace(Fraction(2**55))
+    assert (np.abs(noise.draw(widest, 9, randomness=randomness)) < 2**62).all()
 
 
 CATEGORIES = {"size": [3, 2, 1, 4], "county": ["A", "B"]}
@@ -391,13 +422,19 @@ def test_topdown_estimates_agree_across_levels_and_hold_what_is_held(held: str |
     assert np.array_equal(precise.histograms["tract"], counts)
 
 
-def test_topdown_refuses_trees_and_shares_that_do_not_fit(randomness: Randomness) -> None:
+def test_topdown_refuses_trees_and_shares_that_do_not_fit(
+    randomness: Randomness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ValueError, match=r"\(3, 6\)"):
         estimate(np.zeros((2, 6), dtype=int), 1, randomness)
     with pytest.raises(topdown.AllocationError, match="no level block"):
         estimate(np.zeros((3, 6), dtype=int), 1, randomness, held="block")
     with pytest.raises(ValueError, match="negative"):
         estimate(np.full((3, 6), -1), 1, randomness)
+    # The places below name one of two roots, and the measurements would be those of a single one.
+    monkeypatch.setitem(TREE, "state", [0, 0])
+    with pytest.raises(ValueError, match="the root is a single place"):
+        estimate(np.zeros((3, 6), dtype=int), 1, randomness)
 
 
 def test_losses_add_up_exactly_and_convert() -> None:
