@@ -108,6 +108,10 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
     except DeclarationError as error:
         problems.append(Problem("", 0, str(error)))
     if problems:
+        found = {(problem.file, problem.text) for problem in problems}
+        # A release that reads another one repeats its problem, which is to be corrected in the other's file.
+        owners = [(first_files.get(problem.text.partition(": ")[0], problem.file), problem) for problem in problems]
+        problems = [each for file, each in owners if file == each.file or (file, each.text) not in found]
         return sorted(problems, key=lambda problem: (not problem.file, problem.file, problem.line))
     try:
         tree.load_component(folder)

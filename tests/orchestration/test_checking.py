@@ -46,6 +46,14 @@ attributes:
   methods: {{}}
 """
 
+AFTER_SWAP = """type: orchestration.components.TableBuilder
+attributes:
+  name: after
+  dataset: good
+  title: Counts
+  hypercubes:
+    - {name: counties, swapped: two, variables: [county], epsilon: 1}
+"""
 REFUSED_DETAIL = """type: orchestration.components.SafeTabDataset
 attributes: {name: census, title: A census, cap: {rho: 30}, persons: p.txt, households: h.txt, blocks: b.txt}
 ---
@@ -96,6 +104,10 @@ def test_each_broken_declaration_is_told_with_its_file_and_line_and_hides_no_oth
     (confidential,) = problems(good | {"j": LABORATORY.format(name="six")})
     assert confidential.startswith("j/defs.yaml:4: laboratory good/six: dataset: good is not declared synthetic")
     twice, _ = problems(good | {"j": LABORATORY.format(name="five")})
+    withheld = FILES["e_of_the_good"] + "  withheld: true\n"
+    # The hypercube reads the release, whose problem is in the release's file alone.
+    (unknown,) = problems({"b_good": FILES["b_good"], "a_after": AFTER_SWAP, "e": withheld})
+    assert unknown.startswith("e/defs.yaml:6: release good/two: match: there is no column sise; ")
     assert twice == "j/defs.yaml:3: release good/five: it is declared in h_good/defs.yaml too"
     refused, depends = problems({"k": REFUSED_DETAIL})
     assert refused.startswith("k/defs.yaml:5: release census/persons: states.0: ")
