@@ -16,6 +16,7 @@ from mechanisms.accounting.rounding import (
     bound_exponential,
     format_decimal,
     format_decimal_above,
+    read_fraction,
     round_up,
     write_fraction,
 )
@@ -80,7 +81,7 @@ class PureLoss:
 
     @classmethod
     def from_record(cls, record: dict[str, str]) -> Self:
-        return cls(Fraction(record["rational"]), Fraction(record["ln"]))
+        return cls(read_fraction(record["rational"]), read_fraction(record["ln"]))
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,11 @@ def write_fraction(number: Fraction) -> str:
     return numerator if denominator == "1" else f"{numerator}/{denominator}"
 
 
+def read_fraction(text: str) -> Fraction:
+    """The number that `write_fraction` wrote."""
+    return Fraction(*(Fraction(Decimal(part)) for part in text.split("/")))
+
+
 def format_decimal(number: Fraction) -> str:
     """A number in its shortest form: `1e-10`, or a fraction if no short decimal equals it."""
     texts = (f"{float(number):.{digits}g}" for digits in (6, 12))

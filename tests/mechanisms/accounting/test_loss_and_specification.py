@@ -144,6 +144,7 @@ def test_the_total_of_many_swaps_is_written_exactly() -> None:
         assert Decimal(numerator) == total.argument.numerator
         assert Decimal(denominator) == total.argument.denominator
     assert str(total) == f"ln({numerator}/{denominator})"
+    assert PureLoss.from_record(total.as_record()) == total
 
 
 @pytest.mark.parametrize("delta", [1e-10, "1e-10"])
