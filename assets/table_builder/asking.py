@@ -117,6 +117,10 @@ class Publication:
             raise QuestionError("no means are taken of counts whose p-table changes their mean")
         parts, others = self.questions(by, where), per.questions(by, where)
         for name in (*by, *where):
+            if (name in self.larger_places) != (name in per.larger_places):
+                raise QuestionError(
+                    f"{name}: it is a variable of one of the two hypercubes, and a larger place in the other"
+                )
             if not self.categories[name].equals(per.categories[name]) or self.larger_places.get(
                 name
             ) != per.larger_places.get(name):

@@ -47,6 +47,15 @@ def published(
     return Publication(design, named, grid, quantity, fitted_numbers(design, measured, None, grid), None, {})
 
 
+def of_counties() -> Publication:
+    """A hypercube by county, with the state of each county."""
+    design = Hypercube({"county": 3}, Fraction(1))
+    named = {"county": pa.array(["a", "b", "c"]), "state": pa.array(["10", "44", "50"])}
+    numbers = fitted_numbers(design, {("county",): np.full(3, 10**6)}, None, Fraction(1))
+    places = {"state": ("county", [0, 1, 2])}
+    return Publication(design, named, Fraction(1), "number of persons", numbers, None, {}, places)
+
+
 MEANS: dict[str, tuple[Publication, Publication, str]] = {
     "the same draw, read again": (published(1), published(1), "noise of their own"),
     "persons per unit": (
@@ -64,6 +73,11 @@ MEANS: dict[str, tuple[Publication, Publication, str]] = {
         published(1),
         published(2, categories={"state": pa.array(["10", "44", "51"])}),
         "state: the two hypercubes have other categories",
+    ),
+    "a variable that is a larger place in the other": (
+        published(1),
+        of_counties(),
+        "state: it is a variable of one of the two hypercubes, and a larger place in the other",
     ),
     "a p-table with a bias": (
         published(1),
