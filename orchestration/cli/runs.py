@@ -268,9 +268,17 @@ def _run_preflight(release: str, *, quiet: bool) -> Mapping[str, Mapping[str, An
 
 
 def _explain_failure(outcome: RunOutcome) -> str:
+    """Why a launch failed, as far as this process can know. If no run was started, it loads the deployment too."""
     if outcome.run_id:
         return "The run failed."
-    return "No run was started: the deployment cannot be loaded. stirred check names every problem."
+    from orchestration.checking import explain_cause, find_cause
+    from orchestration.definitions import defs
+
+    try:
+        defs()
+    except Exception as error:
+        return f"No run was started: {explain_cause(find_cause(error))}"
+    return "No run was started."
 
 
 def _print_log(outcome: RunOutcome) -> None:

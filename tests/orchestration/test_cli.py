@@ -23,6 +23,7 @@ from dagster_shared.error import SerializableErrorInfo
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
+from assets.release.release import DeclarationError
 from assets.release.signature import sign
 from assets.stages import conceal_faults
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
@@ -421,6 +422,13 @@ def test_a_refusal_of_one_release_does_not_deny_the_charge_of_another() -> None:
     assert runs.describe_charges(charged, refusal).splitlines()[0] == "But this launch charged"
     assert runs.describe_charges(charged, "It failed.").splitlines()[0] == "Charged"
     assert (runs.describe_charges("", refusal), runs.describe_charges("", "No.")) == ("", "Nothing was charged.")
+
+
+def test_a_launch_without_a_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails for: a launch that refers to `stirred check` for a mistake found only while stages are built."""
+    problem = "the declarations cannot be loaded:\na/defs.yaml:7: exempt: every record would be exempt"
+    monkeypatch.setattr("orchestration.definitions.defs", Mock(side_effect=DeclarationError(problem)))
+    assert runs._explain_failure(RunOutcome("", False, "run.log")) == f"No run was started: {problem}"
 
 
 def test_a_reader_that_has_read_enough_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
