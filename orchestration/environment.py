@@ -98,13 +98,14 @@ def find_lake_paths() -> dict[str, str]:
     """The place of the files of each zone in the lake, by zone; empty in a deployment on files.
 
     Raises DeclarationError if a data path is missing in a cluster, is neither a folder nor a place on an S3 server, is
-    inside the other, or holds the publications or the deployment's home, whose Parquet files `Warehouse.compact` would
-    delete.
+    inside the other or the publications, or holds the publications or the deployment's home, whose Parquet files
+    `Warehouse.compact` would delete. Links are followed.
     """
     if not is_cluster():
         return {}
     variables = {Zone.CONFIDENTIAL: "STIRRED_LAKE_CONFIDENTIAL", Zone.PUBLIC: "STIRRED_LAKE_PUBLIC"}
-    paths = {}
+    home, published = (_follow_links(str(folder)) for folder in deployment_folders())
+    paths, places = {}, []
     for zone, variable in variables.items():
         given = os.environ.get(variable, "")
         # DuckDB would take the text after a question mark for keys, and the catalog would keep them.
@@ -114,14 +115,23 @@ def find_lake_paths() -> dict[str, str]:
                 "(STIRRED_DEPLOYMENT is cluster)"
             )
         paths[zone.value] = f"{given.rstrip('/')}/"
-        if any(f"{folder}/".startswith(paths[zone.value]) for folder in deployment_folders()):
+        place = _follow_links(given)
+        if home.startswith(place) or published.startswith(place):
             raise DeclarationError(
                 f"STIRRED_HOME or STIRRED_PUBLISHED is inside {variable}, which is for the lake alone"
             )
-    one, other = paths.values()
+        if place.startswith(published):
+            raise DeclarationError(f"{variable} is inside STIRRED_PUBLISHED, which is for publications alone")
+        places.append(place)
+    one, other = places
     if one.startswith(other) or other.startswith(one):
         raise DeclarationError(f"{' and '.join(variables.values())} are not apart: one is inside the other")
     return paths
+
+
+def _follow_links(place: str) -> str:
+    """A folder without links, or a place on an S3 server, with a slash at its end."""
+    return f"{(place if place.startswith('s3://') else os.path.realpath(place)).rstrip('/')}/"
 
 
 def list_folder_variables() -> list[str]:

@@ -65,6 +65,28 @@ def test_an_impossible_data_path_is_refused_naming_the_setting(monkeypatch: pyte
         find_lake_paths()
 
 
+@pytest.mark.parametrize(
+    ("confidential", "public", "refusal"),
+    [
+        ("link", "other", "STIRRED_PUBLISHED is inside STIRRED_LAKE_CONFIDENTIAL"),
+        ("other", "other/../web", "STIRRED_PUBLISHED is inside STIRRED_LAKE_PUBLIC"),
+        ("link/published/lake", "other", "STIRRED_LAKE_CONFIDENTIAL is inside STIRRED_PUBLISHED"),
+        ("other", "to_other/in", "not apart"),
+    ],
+)
+def test_data_paths_are_compared_without_links(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, confidential: str, public: str, refusal: str
+) -> None:
+    """Wrong program: one that compares texts, so that its retention deletes publications behind a link."""
+    for folder, link in (("web", "link"), ("other", "to_other")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / link).symlink_to(folder)
+    monkeypatch.setenv("STIRRED_PUBLISHED", str(tmp_path / "web" / "published"))
+    cluster(monkeypatch, str(tmp_path / confidential), str(tmp_path / public))
+    with pytest.raises(DeclarationError, match=refusal):
+        find_lake_paths()
+
+
 def test_a_cluster_needs_no_more_than_its_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cluster(monkeypatch, "s3://bucket/confidential", "s3://bucket/public")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://host:8333")
