@@ -30,7 +30,7 @@ _FOLDER = "ledger/server"
 # All columns, so that an added column shows.
 _ENTRIES = SQL("entries", "SELECT * FROM stirred.entries ORDER BY sequence")
 _APPEND = SQL("append", "INSERT INTO stirred.entries VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)")
-_APPLIED = SQL("applied", "SELECT coalesce(max(number), 0) FROM stirred.migrations")
+_APPLIED = SQL("applied", "SELECT coalesce(max(number), 0)::INTEGER FROM stirred.migrations")
 _RECORD_MIGRATION = SQL(
     "record_migration", "INSERT INTO stirred.migrations (number, name) VALUES (%(number)s, %(name)s)"
 )
@@ -39,6 +39,8 @@ _LOCK_SHARED = SQL("lock_shared", "BEGIN; LOCK TABLE stirred.turns IN SHARE MODE
 _REQUIRE_LOCK = SQL("require_lock", "SELECT 1")
 # A process that lost the connection with its lock just now may still commit.
 _AWAIT_COMMITS = SQL("await_commits", "DO 'BEGIN LOCK TABLE stirred.appends IN SHARE MODE; END'")
+
+_COLUMNS = {field.name: "int8" if field.name == "sequence" else "text" for field in fields(Entry)}
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _Values = Mapping[str, Any] | Sequence[Any] | None
@@ -72,7 +74,7 @@ class ServerLedger:
     def load(self) -> Loaded:
         with _translate_errors("entries"):
             cursor = _run(self._connection, _ENTRIES)
-            if [column.name for column in cursor.description or ()] != [field.name for field in fields(Entry)]:
+            if {column.name: column.type_display for column in cursor.description or ()} != _COLUMNS:
                 return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
             return tuple(Entry(*row) for row in cursor), ()
 

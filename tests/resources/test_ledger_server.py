@@ -194,6 +194,27 @@ def test_nobody_charges_who_could_change_the_ledger(database: Database, ledger: 
     assert len(ledger.entries()) == 3
 
 
+def test_nobody_charges_who_could_change_one_column(database: Database, ledger: Ledger) -> None:
+    """Wrong programs: one that asks for rights on the whole table alone, or asks functions of the administrator's."""
+    database.run("GRANT UPDATE (details) ON stirred.entries TO stirred_charge")
+    database.run(
+        "CREATE FUNCTION public.has_any_column_privilege(oid, text) RETURNS BOOLEAN LANGUAGE SQL AS 'SELECT false';"
+        f"ALTER DATABASE {database.name} SET search_path = public, pg_catalog"
+    )
+    with pytest.raises(StorageError, match="member of stirred_charge alone"):
+        reserve(ledger, "third")
+    assert len(ledger.entries()) == 3
+
+
+@pytest.mark.parametrize("kind", ["NUMERIC", "DOUBLE PRECISION"])
+def test_a_column_of_another_type_is_a_problem(database: Database, ledger: Ledger, kind: str) -> None:
+    """Wrong program: one that hashes values that have no unique text, and stops with a TypeError."""
+    database.run(f"ALTER TABLE stirred.entries ALTER sequence TYPE {kind}")
+    with pytest.raises(LedgerError, match="its columns are not the ledger's"):
+        reserve(ledger, "third")
+    assert ledger.verify() == ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
+
+
 @pytest.mark.deep
 def test_a_forged_entry_is_refused_whatever_is_wrong_with_it(database: Database, ledger: Ledger) -> None:
     """Each entry has only one fault: its hash fits its fields, unless the hash is the fault."""
@@ -332,10 +353,13 @@ def test_an_auditor_reads_again_if_somebody_charges_meanwhile(
 
 
 def test_a_process_waits_for_the_ledger_as_long_as_its_patience(database: Database) -> None:
-    """Wrong program: takes the seconds for milliseconds, so that charges at the same time fail."""
+    """Wrong programs: takes the seconds for milliseconds, or keeps the administrator's limit on statements, so that
+    charges at the same time fail."""
+    database.run(f"ALTER DATABASE {database.name} SET statement_timeout = '1min'")
     with ExitStack() as opened:
         connection = ledger_server._begin_session(opened, 90)
         assert connection.execute("SHOW lock_timeout").fetchone() == ("90s",)
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("0",)
 
 
 def test_an_opened_ledger_has_every_entry_that_can_still_be_committed(database: Database, ledger: Ledger) -> None:

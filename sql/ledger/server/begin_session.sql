@@ -1,10 +1,12 @@
 -- A process whose machine fails leaves the lock within about a minute, instead of the hours that TCP waits by default.
 -- One that waits for something else keeps its lock, though its transaction is idle, and its other connection. Earlier
--- versions of PostgreSQL do not have all settings.
-SELECT set_config(name, value, false)
+-- versions of PostgreSQL do not have all settings. Nobody else's functions stand in for those of PostgreSQL.
+SELECT pg_catalog.set_config(name, value, false)
 FROM (
     VALUES
     ('lock_timeout', %(patience)s),
+    ('search_path', 'pg_catalog'),
+    ('statement_timeout', '0'),
     ('idle_in_transaction_session_timeout', '0'),
     ('idle_session_timeout', '0'),
     ('transaction_timeout', '0'),
