@@ -265,10 +265,7 @@ class Reading:
             if entry.kind != RESERVE or (known := entry.parse_details()).population == details.population:
                 continue
             if entry.dataset == dataset:
-                raise PopulationError(
-                    f"dataset {dataset} was charged to population {known.population} in entry {entry.sequence} and "
-                    f"cannot be charged to population {details.population}: a dataset keeps its population"
-                )
+                require_population(entry, details.population)
             if not set(known.contents).isdisjoint(details.contents):
                 raise PopulationError(
                     f"dataset {dataset} has the same content as dataset {entry.dataset}, {_describe_charge(entry)}; "
@@ -690,6 +687,16 @@ class Ledger(ConfigurableResource):
         if anchor is None or anchor.on_server == on_server:
             return anchor, ()
         return None, (_MOVED if anchor.on_server else _NOT_MOVED,)
+
+
+def require_population(entry: Entry, population: str) -> None:
+    """Raise PopulationError if a dataset was charged to another population than it now declares."""
+    charged = entry.parse_details().population
+    if charged != population:
+        raise PopulationError(
+            f"dataset {entry.dataset} was charged to population {charged} in entry {entry.sequence} and "
+            f"cannot be charged to population {population}: a dataset keeps its population"
+        )
 
 
 def _describe_charge(entry: Entry) -> str:

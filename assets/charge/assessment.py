@@ -30,7 +30,7 @@ from resources.chain import (
     find,
 )
 from resources.custody import Custody
-from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, remaining
+from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, remaining, require_population
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -146,7 +146,9 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         )
     try:
         reading.require_never_confidential(dataset.name, details)
-        if entry is None:
+        if entry:
+            require_population(entry, details.population)
+        else:
             unbounded = dataset.allows_unbounded_releases
             reading.require_chargeable(dataset.name, release.name, draw.specification, dataset.cap, details, unbounded)
             # Refused before the charge, because the draw could not be published.

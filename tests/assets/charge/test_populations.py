@@ -94,10 +94,13 @@ def test_other_records_are_another_population(tmp_path: Path) -> None:
     assert [entry.parse_details().population for entry in other.ledger] == ["village", "hamlet"]
 
 
-@pytest.mark.prove
-def test_a_dataset_keeps_its_population(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "swap_rate", [pytest.param("1/3", id="same draw"), pytest.param("1/4", id="new draw", marks=pytest.mark.prove)]
+)
+def test_a_dataset_keeps_its_population(tmp_path: Path, swap_rate: str) -> None:
+    """Wrong program: a preflight that calls such a draw charged, though its gate refuses it at each launch."""
     charged(tmp_path, {})
-    moved = small_deployment(tmp_path, dataset={"population": "elsewhere"}, swap_rate="1/4")
+    moved = small_deployment(tmp_path, dataset={"population": "elsewhere"}, swap_rate=swap_rate)
     moved.reach(*BEFORE)
     assert "a dataset keeps its population" in moved.refusal("charge")
     assert len(moved.ledger) == 1
