@@ -90,7 +90,11 @@ def place_folder(
                 for path in (*arriving.rglob("*"), arriving):
                     (flush_folder if path.is_dir() else flush_file)(path)
                 _replace(arriving, target)
-        finally:
+        except BaseException:
+            _recover(target)
+            raise
+        # The publication is in its place, even if the old one cannot be removed. The next entry removes it.
+        with suppress(OSError):
             _recover(target)
 
 

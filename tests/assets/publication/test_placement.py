@@ -136,6 +136,31 @@ def test_a_publication_is_visible_only_when_it_is_complete(target: Path) -> None
     assert _beside(target) == [target.name]
 
 
+def test_a_publication_is_placed_although_the_old_one_cannot_be_removed(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong program: reports a publication as not published, though it is in its place."""
+    _place(target, OLD)
+
+    discard = placement._discard
+
+    def refuse(folder: Path) -> None:
+        if (folder / "table.csv").exists():
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(folder / "table.csv"))
+        discard(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(placement, "_discard", refuse)
+        _place(target, NEW, "1")
+        with pytest.raises(PermissionError):
+            _place(target, FIRST)
+    placed = NEW | {f"editions/1/{name}": content for name, content in OLD.items()}
+    assert _read(target) == placed
+    assert _beside(target) == [f".{target.name}.arriving", target.name]
+    _place(target, placed)
+    assert _beside(target) == [target.name]
+
+
 @pytest.mark.parametrize("umask", [0o077, 0o022, 0o000])
 def test_everyone_can_read_a_publication_whatever_the_umask(target: Path, umask: int) -> None:
     before = os.umask(umask)
