@@ -65,7 +65,7 @@ class SuppressionRelease(UnperturbedRelease):
             self.refuse(f"dominance: the maximum of {name} is over {LARGEST_MAGNITUDE:,}; use a larger unit")
         if self.origins[name] in {self.origins[other] for other in self.design.variables}:
             self.refuse(f"dominance: {name} is of the same column of the source as one of the tables")
-        if TOTAL in self.design.variables:
+        if TOTAL in map(str.casefold, self.design.variables):
             self.refuse(f"products: the column name {TOTAL} belongs to the totals")
 
     def _check_holding(self, rule: Dominance) -> None:

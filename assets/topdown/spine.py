@@ -28,7 +28,8 @@ from resources.warehouse import Recipe, Session
 
 _CODES = SQL(
     "topdown/codes",
-    "SELECT DISTINCT $finest AS level, {% include 'topdown/code.sql' %} AS geoid, geoid AS number FROM {{ units }}",
+    "SELECT level, geoid, geoid AS number "
+    "FROM (SELECT DISTINCT $finest AS level, {% include 'topdown/code.sql' %} AS geoid FROM {{ units }})",
 )
 
 SPINE_COLUMNS = {

@@ -1,5 +1,5 @@
 -- The number of offenders of each rule of the census layout, in one row. Rules about GQTYPE are included only if `rules`
--- contains them, and so are those about sex, detailed codes and the DHC. Values that are NULL are left to the rule against
+-- contains them, and so are those about sex, detailed codes and the DHC. Recoded columns may have any name, and are not read. Values that are NULL are left to the rule against
 -- NULLs.
 {% set typed, sexed = "group_quarters_type" in rules, "householder_sex" in rules %}
 {% set detailed, dhc = "race_code_3" in rules, "possible_type" in rules %}
@@ -40,7 +40,13 @@ households AS (
         coalesce(householders, 0) AS householders,
         RTYPE = '2' AND FINAL_POP > 0 AS occupied,
         coalesce(members.householders = 1 AND spouses + partners <= 1, false) AS defined
-    FROM {{ units }} AS unit
+    FROM (
+        SELECT
+            MAFID, RTYPE, FINAL_POP, NPF, HHSPAN, HHRACE, TEN, HHT, HHT2, CPLT, TABBLK, TABBLKGRPCE
+            {% if typed %}, GQTYPE{% endif %}{% if dhc %}, GQTYPE3, VACS{% endif %}
+
+        FROM {{ units }}
+    ) AS unit
     LEFT JOIN members ON members.MAFID = unit.MAFID
 ),
 offenders AS (

@@ -5,8 +5,8 @@ SELECT
     dense_rank() OVER (ORDER BY TABBLK) - 1 AS block,
     dense_rank() OVER (ORDER BY left(TABBLK, 1)) - 1 AS block_group,
     row_number() OVER (ORDER BY MAFID) - 1 AS unit,
-    least(persons, $most) AS persons,
-    least(minors, $most) AS minors,
+    least(members.persons, $most) AS persons,
+    least(members.minors, $most) AS minors,
     CASE TEN WHEN '1' THEN 0 WHEN '2' THEN 1 ELSE 2 END AS tenure,
     CASE
         WHEN HHT2 = '01' THEN 0
@@ -25,6 +25,6 @@ JOIN (
     SELECT MAFID, count(*) AS persons, count(*) FILTER (QAGE < 18) AS minors
     FROM {{ persons }}
     GROUP BY MAFID
-) USING (MAFID)
+) AS members USING (MAFID)
 WHERE TABBLKST = $state AND TABBLKCOU = $county AND TABTRACTCE = $tract AND RTYPE = '2' AND HHT <> '0'
 ORDER BY ALL

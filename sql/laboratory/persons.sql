@@ -12,7 +12,7 @@ SELECT
     CENHISP::BIGINT - 1 AS hispanic,
     {% if sex %}QSEX::BIGINT - 1{% else %}0{% endif %} AS sex
     {%- if of_units %},
-    coalesce(vacant, 0) AS vacant
+    coalesce(empty.vacant, 0) AS vacant
     {%- endif %}
 
 FROM {{ units }}
@@ -24,7 +24,7 @@ LEFT JOIN (
     ANTI JOIN {{ persons }} USING (MAFID)
     WHERE TABBLKST = $state AND TABBLKCOU = $county AND RTYPE = '2'
     GROUP BY ALL
-) USING (TABTRACTCE, TABBLK)
+) AS empty USING (TABTRACTCE, TABBLK)
 {% endif %}
 WHERE TABBLKST = $state AND TABBLKCOU = $county{% if of_tract %} AND TABTRACTCE = $tract{% endif %}
 

@@ -6,8 +6,8 @@ COPY (
 {% for name, column in columns %}
         , {{ column | id }} AS {{ name | id }}
 {% endfor %}
-    FROM {{ cells }}
-    ORDER BY {{ order | ids }}
+    FROM {{ cells }} AS cells
+    ORDER BY {{ order | ids("cells") }}
 )
 TO {{ path }}
 (FORMAT csv, HEADER true, DELIMITER ',', QUOTE '"', ESCAPE '"', NULLSTR '')

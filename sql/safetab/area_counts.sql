@@ -4,7 +4,7 @@ FROM (
     {% include "safetab/records.sql" %}
 )
 JOIN (
-    SELECT {{ key | id }} AS unit, area FROM {{ units }} JOIN {{ areas }} USING ({{ columns | ids }})
+    SELECT {{ key | id }} AS unit, areas.area FROM {{ units }} JOIN {{ areas }} AS areas USING ({{ columns | ids }})
 ) USING (unit)
 JOIN (
     SELECT {{ codes | ids }}, number

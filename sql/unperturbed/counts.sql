@@ -1,5 +1,9 @@
 -- The number of records with each combination of values that occurs.
-SELECT {{ columns | ids }}, count(*)::BIGINT AS count
+SELECT
+{% for column in columns %}
+    {% if persons is defined %}{% if column in of_persons %}persons{% else %}units{% endif %}.{% endif %}{{ column | id }},
+{% endfor %}
+    count(*)::BIGINT AS count
 FROM
 {% if persons is defined %}
     (SELECT {{ ([unit] + of_persons) | unique | ids }} FROM {{ persons }}) AS persons

@@ -66,6 +66,18 @@ def test_no_name_of_a_column_keeps_unequal_counts_from_being_found(tmp_path: Pat
             assert count_unequal(session, *tables, [name]) == 1, name
 
 
+def test_no_name_of_a_column_keeps_unequal_rows_from_being_found(tmp_path: Path) -> None:
+    """Wrong program: tells the rows of two tables apart by a column `+1 or -1`, which they may have."""
+    words = re.findall("[a-z_0-9]+", (SQL_FOLDER / "gates" / "differing_rows.sql").read_text())
+    with Warehouse(folder=str(tmp_path)).session(reads=[]) as session:
+        for name in {"+1 or -1", "value_0", "value_1", *words}:
+            tables = [
+                session.register(of, pa.table({"other one": [1, 2], name: values}))
+                for of, values in (("stored", [5, 7]), ("made", [5, 8]))
+            ]
+            assert count_differences(session, *tables, ["other one", name]) == 2, name
+
+
 def test_codes_that_differ_in_case_do_not_exchange_their_numbers_under_a_collation(tmp_path: Path) -> None:
     """Fails for: a comparison by the collation of the column, which finds 7 for `A` where `a` has 7."""
     warehouse = Warehouse(folder=str(tmp_path))

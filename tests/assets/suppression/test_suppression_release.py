@@ -4,9 +4,13 @@ import csv
 from contextlib import nullcontext
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
 import pytest
 
 from assets.release.release import DeclarationError
+from resources.statements import Zone
+from resources.warehouse import Session
 from tests.contract.kinds import to_publication
 from tests.deployments import UNITS, Deployment, households
 from tests.depth import deep_cases, quick_cases
@@ -137,6 +141,36 @@ def test_a_magnitude_is_a_bounded_integer_that_no_table_has(tmp_path: Path) -> N
     )):  # fmt: skip
         with pytest.raises((DeclarationError, ValueError), match=says):
             deploy_with_income(tmp_path / str(number), dominance=changes)
+
+
+def test_no_column_has_the_name_of_the_totals_in_capital_letters(tmp_path: Path) -> None:
+    """DuckDB ignores case, and would give the totals another name."""
+    columns = UNITS | INCOME | {"Total": UNITS["tenure"]}
+    dataset = {"units": {"path": str(tmp_path / "units.csv"), "columns": columns}}
+    products = [{"name": "one", "dimensions": ["Total"]}]
+    with pytest.raises(DeclarationError, match="total belongs to the totals"):
+        suppression_deployment(tmp_path, dataset=dataset, products=products, dominance={"magnitude": "income", "p": 20})
+
+
+def test_a_column_of_units_may_be_named_like_the_column_that_links_persons_to_them() -> None:
+    """Wrong program: one for which `household` is ambiguous, the kind of a unit and the unit of a person."""
+    with duckdb.connect() as connection:
+        session = Session(connection, [Zone.PUBLIC])
+        units = session.register("units", pa.table({"serial": [1, 2], "household": ["couple", "single"]}))
+        persons = session.register("persons", pa.table({"household": [1, 1, 2], "sex": ["f", "m", "f"]}))
+        counts = session.arrow(
+            "unperturbed/counts",
+            units=units,
+            persons=persons,
+            columns=["household", "sex"],
+            key="serial",
+            unit="household",
+            of_units=["household"],
+            of_persons=["sex"],
+        )
+    assert counts.to_pylist() == [
+        {"household": kind, "sex": sex, "count": 1} for kind, sex in (("couple", "f"), ("couple", "m"), ("single", "f"))
+    ]
 
 
 def test_readers_know_which_places_lie_in_which_and_the_threshold(tmp_path: Path) -> None:

@@ -1,11 +1,17 @@
 """A level of the spine whose places are merged ones: a recoded geographic column is a column like any other."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
 
+from assets.cef.census import COLUMNS
 from assets.release.columns import Column
+from resources.statements import SQL_FOLDER, Zone
+from resources.warehouse import Session
 from tests.topdown_deployments import TO_CHARGE, TWO_LEVELS, topdown_deployment
 
 HALF = Column.model_validate(
@@ -68,3 +74,42 @@ def test_a_release_that_reads_no_recoded_column_is_not_named_by_recodes(tmp_path
     dataset = deployment.release.dataset
     assert dataset.recodes()
     assert dataset.recodes(deployment.release.columns_read) == {}
+
+
+def test_no_name_of_a_recoded_column_changes_what_is_counted(tmp_path: Path) -> None:
+    """Wrong programs: one that takes `number`, a recoded column of units, for the number of the unit's block, and so
+    counts in block 2 all households of two persons; one that takes `couple`, `defined` or `persons` for what it found
+    about the persons of the unit, and so refuses a census that keeps the rules; and one that places units by a column
+    `geoid`, which it takes for the code of a place."""
+    statements = [SQL_FOLDER / "cef" / "census_structure.sql", *(SQL_FOLDER / "topdown").glob("*.sql")]
+    words = {word for path in statements for word in re.findall(r"(?:AS |\.)([a-z_]+)", path.read_text())}
+    assert {"number", "geoid", "couple", "defined", "persons"} <= words
+    words -= {"geoid"} | {name.casefold() for columns in COLUMNS.values() for name in columns}
+    column = {"source": "FINAL_POP", "type": "integer", "minimum": 0, "maximum": 2, "top_coded": True}
+    recoded = {word: Column.model_validate(column) for word in words}
+    spine = TWO_LEVELS["spine"]
+    counted = []
+    for name, recodes in (("half", {}), ("geoid", recoded)):
+        named = {**TWO_LEVELS, "spine": {**spine, "Block": [name, *spine["Block"]]}}
+        dataset = {"recoded_units": {**recodes, name: HALF}}
+        deployment = topdown_deployment(tmp_path / name, dataset=dataset, **named)
+        deployment.run("cef", "spine", "histograms", "invariants")
+        histograms = f"{deployment.release.schema}.histograms"
+        with deployment.opened() as public, deployment.opened("confidential") as confidential:
+            stored = (public, "invariants"), (public, "spine"), (confidential, histograms)
+            counted.append([database.execute(f"FROM {table} ORDER BY ALL").fetchall() for database, table in stored])
+    plain, renamed = counted
+    assert all(plain)
+    assert renamed == plain
+
+
+def test_places_are_compared_under_names_of_our_statements() -> None:
+    """Wrong programs: one that takes the codes of a level `parents` for the numbers of places above them, and one that
+    takes the values of a column `code` for the codes it joined."""
+    with duckdb.connect() as connection:
+        session = Session(connection, [Zone.PUBLIC])
+        places = session.register("places", pa.table({"parents": ["a", "a", "b"], "above": ["x", "y", "x"]}))
+        for level, above in (("parents", "above"), ("above", "parents")):
+            assert session.row("topdown/straddling", places=places, level=level, above=above) == (1, 2)
+        units = session.register("units", pa.table({"code": ["1", "11", "3"], "combinations": ["12", "2", "4"]}))
+        assert session.row("topdown/joined_alike", units=units, columns=["code", "combinations"]) == (1, 2)

@@ -17,7 +17,7 @@ Unit = dict[str, str | int]
 
 def draw_units() -> list[Unit]:
     """Units in any order. Tracts are numbered alike in two prims, and blocks alike in all tracts. Some blocks have one
-    or two types of group quarters, of which some are empty."""
+    or two types of group quarters, of which some are empty. Recoded columns have names of computed ones."""
     random, units = np.random.default_rng(3), list[Unit]()
     for place, (tract, blocks) in product(("00001", "00002"), enumerate([300, 14, *[1] * 29])):
         for block in range(blocks if place == "00001" or tract < 12 else 0):
@@ -25,6 +25,7 @@ def draw_units() -> list[Unit]:
             kinds = random.choice(8, random.integers(1, 3), replace=False).tolist() if several else [0]
             code = {"TABBLKST": "10", "TABBLKCOU": "001", "PLACEFP": place, "TABTRACTCE": f"{tract:06}"}
             code |= {"TABBLK": f"{1 + block % 2}{block:03}", "TABBLKGRPCE": str(1 + block % 2)}
+            code |= {SUBSET_GROUP: "recoded", BLOCK_GROUP: "recoded"}
             units += [{**code, "GQTYPE": str(kind), "FINAL_POP": int(random.integers(0, 2))} for kind in kinds]
     return [units[number] for number in random.permutation(len(units))]
 
@@ -56,13 +57,13 @@ def list_groups(units: list[Unit]) -> dict[tuple[str, str, str], tuple[int, tupl
 def test_runs_of_the_production_spine_are_those_that_plain_python_finds(tmp_path: Path) -> None:
     """Wrong programs: runs of a tract or a block code, wherever it is; as many blocks in a run as their number in the
     group allows, instead of their number in the tract subset; and empty group quarters that tell blocks apart, or types
-    that do not."""
+    that do not; and recoded columns that are taken for the computed ones."""
     units = draw_units()
     with Warehouse(folder=str(tmp_path)).session(writes=Zone.PUBLIC) as session:
         names = {"subset_group": SUBSET_GROUP, "block_group": BLOCK_GROUP}
-        rows = session.arrow(
-            "dhc/units_of_the_spine", **names, units=session.register("units", pa.Table.from_pylist(units))
-        ).to_pylist()
+        records = session.register("units", pa.Table.from_pylist(units))
+        placed = session.stage("placed", "dhc/units_of_the_spine", **names, units=records)
+        rows = session.arrow("warehouse/all", source=placed).to_pylist()
     assert len(rows) == len(units)
     due = list_groups(units)
     found = {(row["PLACEFP"], row["TABTRACTCE"], row["TABBLK"]): (row[SUBSET_GROUP], row[BLOCK_GROUP]) for row in rows}
