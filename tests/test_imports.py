@@ -26,6 +26,7 @@ MATHEMATICS = {
         "functools",
         "itertools",
         "math",
+        "numbers",
         "operator",
         "re",
         "typing",
