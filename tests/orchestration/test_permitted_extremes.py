@@ -5,6 +5,7 @@ A release that is charged but cannot be made or published has wasted its budget.
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +83,15 @@ def every_kind_of_column(root: Path) -> Deployment[Any]:
     return deploy(root, dataset, small_release(dataset, products=products, name="r" * 60, **UNIQUE))
 
 
-def named_like_our_sql(root: Path) -> Deployment[Any]:
-    """Columns with every word that occurs in our statements."""
+def named_like_our_sql(root: Path, turn: int) -> Deployment[Any]:
+    """Columns with every word that occurs in our statements. In four turns, each is a match variable, a swap variable,
+    another variable of units, and one of persons."""
     text = "\n".join(path.read_text() for path in SQL_FOLDER.rglob("*.sql") if path.parent.name in OF_SWAPPING)
+    text = re.sub("--.*|(?s:{#.*?#})", "", text)
     words = sorted({word.lower() for word in re.findall("[A-Za-z_]+", text)} - COLUMNS_OF_SWAPPED - {*UNITS, *PERSONS})
     column = {"type": "integer", "minimum": 0, "maximum": 9}
-    ours, theirs = words[::2], words[1::2]
+    match, swap, others, theirs = (words[(role + turn) % 4 :: 4] for role in range(4))
+    ours = [*match, *swap, *others]
     units = [row | dict.fromkeys(ours, number % 2) for number, row in enumerate(households(12))]
     persons = [row | dict.fromkeys(theirs, number % 2) for number, row in enumerate(members(units))]
     root.mkdir(exist_ok=True)
@@ -104,7 +108,8 @@ def named_like_our_sql(root: Path) -> Deployment[Any]:
         {"name": "units", "dimensions": ours, "totals": ours[:2], "zeros": False},
         {"name": "persons", "of": "persons", "dimensions": [*theirs, "county"], "totals": theirs[:2], "zeros": False},
     ]
-    return deploy(root, dataset, small_release(dataset, products=products, **UNIQUE))
+    roles = {"match": ["region", "size", *match], "swap": ["county", *swap]}
+    return deploy(root, dataset, small_release(dataset, products=products, **roles, **UNIQUE))
 
 
 def too_many_cells(root: Path) -> Deployment[Any]:
@@ -153,7 +158,10 @@ CASES: dict[str, Callable[[Path], Deployment[Any]]] = {
         root, 2, match=[], swap_rate="999999999/1000000000"
     ),
     "swapping: every type of column": every_kind_of_column,
-    "swapping: columns named like everything in our SQL": named_like_our_sql,
+    **{
+        f"swapping: columns named like everything in our SQL, turn {turn}": partial(named_like_our_sql, turn=turn)
+        for turn in range(4)
+    },
     "swapping: more empty cells than anyone reads": too_many_cells,
     "PHSafe: the widest noise": lambda root: phsafe(
         root,
