@@ -40,7 +40,7 @@ _REQUIRE_LOCK = SQL("require_lock", "SELECT 1")
 # A process that lost the connection with its lock just now may still commit.
 _AWAIT_COMMITS = SQL("await_commits", "DO 'BEGIN LOCK TABLE stirred.appends IN SHARE MODE; END'")
 
-_COLUMNS = {field.name: "int8" if field.name == "sequence" else "text" for field in fields(Entry)}
+_COLUMNS = [(field.name, "int8" if field.name == "sequence" else "text") for field in fields(Entry)]
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 _Values = Mapping[str, Any] | Sequence[Any] | None
@@ -74,7 +74,7 @@ class ServerLedger:
     def load(self) -> Loaded:
         with _translate_errors("entries"):
             cursor = _run(self._connection, _ENTRIES)
-            if {column.name: column.type_display for column in cursor.description or ()} != _COLUMNS:
+            if [(column.name, column.type_display) for column in cursor.description or ()] != _COLUMNS:
                 return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
             return tuple(Entry(*row) for row in cursor), ()
 
@@ -152,6 +152,7 @@ def migrate() -> tuple[str, ...]:
     """
     names = []
     with closing(_connect()) as connection:
+        _fetch_rows(connection, "begin_session", {"patience": "1min"})
         for number, name in enumerate(_list_migrations(), start=1):
             with _translate_errors(f"migration {name}"), connection.transaction():
                 _run(connection, "prepare_migration")

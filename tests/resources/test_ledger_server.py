@@ -195,10 +195,13 @@ def test_nobody_charges_who_could_change_the_ledger(database: Database, ledger: 
 
 
 def test_nobody_charges_who_could_change_one_column(database: Database, ledger: Ledger) -> None:
-    """Wrong programs: one that asks for rights on the whole table alone, or asks functions of the administrator's."""
+    """Wrong programs: one that asks for rights on the whole table alone, or asks functions or operators of the
+    administrator's."""
     database.run("GRANT UPDATE (details) ON stirred.entries TO stirred_charge")
     database.run(
         "CREATE FUNCTION public.has_any_column_privilege(oid, text) RETURNS BOOLEAN LANGUAGE SQL AS 'SELECT false';"
+        "CREATE FUNCTION public.unequal(text, text) RETURNS BOOLEAN LANGUAGE SQL AS 'SELECT false';"
+        "CREATE OPERATOR public.= (LEFTARG = text, RIGHTARG = text, FUNCTION = public.unequal);"
         f"ALTER DATABASE {database.name} SET search_path = public, pg_catalog"
     )
     with pytest.raises(StorageError, match="member of stirred_charge alone"):
@@ -206,10 +209,19 @@ def test_nobody_charges_who_could_change_one_column(database: Database, ledger: 
     assert len(ledger.entries()) == 3
 
 
-@pytest.mark.parametrize("kind", ["NUMERIC", "DOUBLE PRECISION"])
-def test_a_column_of_another_type_is_a_problem(database: Database, ledger: Ledger, kind: str) -> None:
-    """Wrong program: one that hashes values that have no unique text, and stops with a TypeError."""
-    database.run(f"ALTER TABLE stirred.entries ALTER sequence TYPE {kind}")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["ALTER sequence TYPE NUMERIC"],
+        ["ALTER sequence TYPE DOUBLE PRECISION"],
+        ["RENAME dataset TO other", "RENAME release TO dataset", "RENAME other TO release"],
+    ],
+)
+def test_other_columns_are_a_problem(database: Database, ledger: Ledger, changes: list[str]) -> None:
+    """Wrong programs: one that hashes values that have no unique text, and stops with a TypeError, or reads columns by
+    position in any order."""
+    for change in changes:
+        database.run(f"ALTER TABLE stirred.entries {change}")
     with pytest.raises(LedgerError, match="its columns are not the ledger's"):
         reserve(ledger, "third")
     assert ledger.verify() == ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
@@ -688,8 +700,14 @@ def test_an_interrupted_move_leaves_one_ledger_that_goes_on(
 def test_migrations_are_applied_once_and_another_schema_is_refused(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process of the earlier version that has the ledger open is not overtaken."""
+    """A process of the earlier version that has the ledger open is not overtaken. Wrong program: one whose migrations
+    use operators of whoever can make them in the database."""
     empty, ledger = postgres.empty(), on_server(deployment(tmp_path))
+    empty.run(
+        "CREATE FUNCTION public.stray(text, text) RETURNS BOOLEAN LANGUAGE plpgsql AS 'BEGIN RAISE ''stray''; END';"
+        "CREATE OPERATOR public.<> (LEFTARG = text, RIGHTARG = text, FUNCTION = public.stray);"
+        f"ALTER DATABASE {empty.name} SET search_path = public, pg_catalog"
+    )
     with logged_in(empty.environment()):
         with pytest.raises(StorageError, match="has no ledger: let the owner of the schema run stirred ledger migrate"):
             ledger.move_to_server()

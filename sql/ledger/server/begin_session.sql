@@ -1,6 +1,6 @@
 -- A process whose machine fails leaves the lock within about a minute, instead of the hours that TCP waits by default.
 -- One that waits for something else keeps its lock, though its transaction is idle, and its other connection. Earlier
--- versions of PostgreSQL do not have all settings. Nobody else's functions stand in for those of PostgreSQL.
+-- versions of PostgreSQL do not have all settings. Nobody else's functions or operators stand in for PostgreSQL's.
 SELECT pg_catalog.set_config(name, value, false)
 FROM (
     VALUES
@@ -14,4 +14,4 @@ FROM (
     ('tcp_keepalives_interval', '10'),
     ('tcp_keepalives_count', '3')
 ) AS wanted (name, value)
-JOIN pg_catalog.pg_settings USING (name)
+WHERE pg_catalog.current_setting(name, true) IS NOT NULL

@@ -7,5 +7,4 @@ CREATE TABLE IF NOT EXISTS stirred.migrations (
 );
 
 -- One process at a time migrates; the lock ends with the transaction. Who only reads cannot take one that it waits for.
-SET LOCAL lock_timeout = '1min';
 LOCK TABLE stirred.migrations IN EXCLUSIVE MODE;
