@@ -174,7 +174,7 @@ def measure_and_estimate(
     Raises QueryError, AllocationError and DesignError for impossible queries and shares, and ValueError for histograms
     or trees of other shapes.
     """
-    roots, *parents = map(read_counts, tree.values())
+    roots, *parents = map(read_counts, tree.values() or [[]])
     if roots.tolist() != [0]:
         raise ValueError("tree: the root is a single place, [0]")
     exact = _add_up(schema, list(tree), parents, read_counts(histograms))

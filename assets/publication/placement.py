@@ -21,6 +21,7 @@ modes in the private folder, where other users cannot have replaced them. Only f
 import errno
 import fcntl
 import filecmp
+import logging
 import os
 import shutil
 import stat
@@ -93,9 +94,12 @@ def place_folder(
         except BaseException:
             _recover(target)
             raise
-        # The publication is in its place, even if the old one cannot be removed. The next entry removes it.
-        with suppress(OSError):
+        try:
             _recover(target)
+        except OSError as error:
+            # The publication is in its place all the same. The next entry removes the old one, or fails.
+            words = f"{target}: published, but the earlier one beside it cannot be removed ({error.strerror})"
+            logging.getLogger(__name__).warning(words)
 
 
 def remove(target: Path, forget: Callable[[], object] = lambda: None) -> None:
@@ -105,7 +109,8 @@ def remove(target: Path, forget: Callable[[], object] = lambda: None) -> None:
     publications, are removed too, because no later process would remove them for a publication that is no longer made.
 
     Args:
-        forget: called before the removal, when no other process is about to record a publication that it places.
+        forget: called before the removal, when no other process is placing a publication. One that waits to place its
+            own reads the ledger again first.
 
     Raises:
         FileExistsError: if the folder of the dataset is a link.

@@ -4,8 +4,11 @@ Decimal's ln and exp are rounded to nearest, so the true value lies between the 
 """
 
 import math
+import re
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
+
+_FRACTION = re.compile("-?[0-9]+(/0*[1-9][0-9]*)?")
 
 DECIMALS, LINE_DECIMALS = 4, 6
 """The decimals of a loss for readers, and of the lines that add up to it: many are below 0.0001."""
@@ -29,8 +32,10 @@ def write_fraction(number: Fraction) -> str:
 
 
 def read_fraction(text: str) -> Fraction:
-    """The number that `write_fraction` wrote."""
-    return Fraction(*(Fraction(Decimal(part)) for part in text.split("/")))
+    """The number that `write_fraction` wrote. Raises ValueError for any other text."""
+    if not _FRACTION.fullmatch(text):
+        raise ValueError("not a fraction")
+    return Fraction(*(int(Decimal(part)) for part in text.split("/")))
 
 
 def format_decimal(number: Fraction) -> str:

@@ -1,6 +1,6 @@
 -- The number of offenders of each rule of the census layout, in one row. Rules about GQTYPE are included only if `rules`
--- contains them, and so are those about sex, detailed codes and the DHC. Recoded columns may have any name, and are not read. Values that are NULL are left to the rule against
--- NULLs.
+-- contains them, and so are those about sex, detailed codes and the DHC. Recoded columns may have any name, and are not
+-- read. Values that are NULL are left to the rule against NULLs.
 {% set typed, sexed = "group_quarters_type" in rules, "householder_sex" in rules %}
 {% set detailed, dhc = "race_code_3" in rules, "possible_type" in rules %}
 WITH

@@ -137,9 +137,10 @@ def test_a_publication_is_visible_only_when_it_is_complete(target: Path) -> None
 
 
 def test_a_publication_is_placed_although_the_old_one_cannot_be_removed(
-    target: Path, monkeypatch: pytest.MonkeyPatch
+    target: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong program: reports a publication as not published, though it is in its place."""
+    """Wrong programs: report a publication as not published, though it is in its place, or leave the old one without a
+    word."""
     _place(target, OLD)
 
     discard = placement._discard
@@ -152,6 +153,7 @@ def test_a_publication_is_placed_although_the_old_one_cannot_be_removed(
     with monkeypatch.context() as patch:
         patch.setattr(placement, "_discard", refuse)
         _place(target, NEW, "1")
+        assert f"{target}: published, but the earlier one" in caplog.text
         with pytest.raises(PermissionError):
             _place(target, FIRST)
     placed = NEW | {f"editions/1/{name}": content for name, content in OLD.items()}

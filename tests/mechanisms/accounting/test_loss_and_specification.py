@@ -147,6 +147,13 @@ def test_the_total_of_many_swaps_is_written_exactly() -> None:
     assert PureLoss.from_record(total.as_record()) == total
 
 
+@pytest.mark.parametrize("text", ["", "abc", "Infinity", "1e99999999", "1/0", "1/2/3", "1.5"])
+def test_what_is_no_fraction_is_refused_by_the_error_that_callers_expect(text: str) -> None:
+    """An entry of an altered ledger can have any text."""
+    with pytest.raises(ValueError, match="not a fraction"):
+        PureLoss.from_record({"rational": "0", "ln": text})
+
+
 @pytest.mark.parametrize("delta", [1e-10, "1e-10"])
 def test_a_delta_that_is_not_exact_is_refused(delta: object) -> None:
     """A float is not the decimal that it was written as."""
