@@ -23,14 +23,8 @@ from assets.release.stage import build_stage
 from assets.topdown.release import SPINE, TEXTS, SpineError, TreeRelease
 from mechanisms.topdown.design import level_of_states, words
 from mechanisms.topdown.replicates import find_starts
-from resources.statements import SQL, Fragment, Table
+from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
-
-_CODES = SQL(
-    "topdown/codes",
-    "SELECT level, geoid, geoid AS number "
-    "FROM (SELECT DISTINCT $finest AS level, {% include 'topdown/code.sql' %} AS geoid FROM {{ units }})",
-)
 
 SPINE_COLUMNS = {
     "level": "Geographic level",
@@ -226,7 +220,9 @@ def place_by_code(session: Session, release: TreeRelease) -> tuple[dict[str, Any
     """As `placement`, without a spine, which a partition of the dataset does not have: codes take the place of
     numbers."""
     columns, units = release.spine[release.finest].columns, release.dataset.cef_tables()[0]
-    return _place(release, session.stage("codes", _CODES, {"finest": release.finest}, units=units, columns=columns))
+    return _place(
+        release, session.stage("codes", "topdown/codes", {"finest": release.finest}, units=units, columns=columns)
+    )
 
 
 def summarize_levels(session: Session, release: TreeRelease) -> list[tuple[str, int, int]]:
