@@ -270,8 +270,8 @@ def describe_planned(
 
 
 def _explain_interval(release: HypercubeRelease) -> str:
-    name = "interval, fitted" if release.design.margins is Margins.FITTED else "interval"
-    return PROSE(name, withheld=release.withheld is not None)
+    words = PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval")
+    return f"{words} {PROSE('interval, after a swap')}" if release.withheld else words
 
 
 def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:

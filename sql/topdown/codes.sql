@@ -1,5 +1,5 @@
--- The places of the finest level, each with its code as its number. The code is computed before any name can be a
--- column's.
+-- The places of the finest level, each with its code as its number. The units, which may have a column geoid, are read
+-- inside.
 SELECT level, geoid, geoid AS number
 FROM (
     SELECT DISTINCT $finest AS level, {% include 'topdown/code.sql' %} AS geoid
