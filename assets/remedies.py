@@ -22,8 +22,8 @@ _LEDGER = (
 
 OF_CHECKS = {
     "charge_present": "Launch the release again: if the ledger has no entry for the draw, the draw is new, and is "
-    "charged. A withdrawn draw is never made again. If the check fails again, publish nothing, and run "
-    "`stirred audit`.",
+    "charged. (If the draw was withdrawn, declare another release instead.) If the check fails again, publish "
+    "nothing, and run `stirred audit`.",
     "schema_and_keys": _SOURCE,
     "structure": _SOURCE,
     "no_impossible_records": _SOURCE,
