@@ -450,7 +450,7 @@ def count_one(deployment: Deployment[Any], key: str) -> None:
 
 
 @quick_cases(1)
-@deep_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize("kind", COUNTED)
 def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counted: list[str], kind: str) -> None:
     """Of regions, groups and cells that are in both partitions. Wrong programs: sums that depend on the order of
@@ -543,6 +543,7 @@ OTHER_COUNTS: dict[str, Sequence[str]] = {
 
 
 @quick_cases(2)
+@deep_cases(2)
 @pytest.mark.parametrize("what", OTHER_COUNTS)
 def test_counts_that_are_not_of_the_records_of_their_partition_are_never_added_up(
     of_town: Deployment[Any], counted: list[str], what: str

@@ -329,6 +329,7 @@ def test_answers_are_made_again_only_of_a_settled_draw_as_it_was(altered: DHCDep
         regenerate_units(altered)
 
 
+@pytest.mark.prove
 def test_a_declaration_that_was_not_drawn_answers_nothing(altered: DHCDeployment, killed: Killed) -> None:
     (charge, _) = killed.deployment.ledger
     assert killed.unsettled == f"town__dhc: draw {charge.draw_id} is not settled; launch the release first"
