@@ -197,7 +197,7 @@ class LaboratoryDeclaration(Declaration):
                 "about real people"
             )
         units, persons = (dataset.tables.get(name) for name in ("units", "persons"))
-        needed = {"RTYPE", "TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"}
+        needed = {"RTYPE", "TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"}
         of_persons = {"QAGE"}
         if self.tier == "T4-households":
             needed |= {"TEN", "HHT", "HHT2", "HHRACE", "HHSPAN"}

@@ -47,7 +47,7 @@ from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody
 from resources.processes import in_processes
 
-VERSION = 18
+VERSION = 19
 """Increase it when the same records, parameters and key would give other measures."""
 
 SCHEMA = pa.schema(

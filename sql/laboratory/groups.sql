@@ -3,6 +3,7 @@
 WITH
 person AS (
     SELECT
+        TABBLKGRPCE,
         TABBLK,
         MAFID,
         RTYPE,
@@ -21,8 +22,8 @@ of_codes AS (
     HAVING count(number) = len(codes) AND min(number) = max(number)
 )
 SELECT
-    dense_rank() OVER (ORDER BY TABBLK) - 1 AS block,
-    dense_rank() OVER (ORDER BY left(TABBLK, 1)) - 1 AS block_group,
+    dense_rank() OVER (ORDER BY TABBLKGRPCE, TABBLK) - 1 AS block,
+    dense_rank() OVER (ORDER BY TABBLKGRPCE) - 1 AS block_group,
     dense_rank() OVER (ORDER BY MAFID) - 1 AS unit,
     RTYPE = '4' AS quarters,
     QAGE AS age,

@@ -1,9 +1,8 @@
--- The households of a tract, in an order that follows from their values: block, block group (its code is the first
--- digit of the block's), unit, persons and minors, of whom no more than a number count, tenure, type, and the
--- householder's race and ethnicity as numbers from 0.
+-- The households of a tract, in an order that follows from their values: block, block group, unit, persons and minors,
+-- of whom no more than a number count, tenure, type, and the householder's race and ethnicity as numbers from 0.
 SELECT
-    dense_rank() OVER (ORDER BY TABBLK) - 1 AS block,
-    dense_rank() OVER (ORDER BY left(TABBLK, 1)) - 1 AS block_group,
+    dense_rank() OVER (ORDER BY TABBLKGRPCE, TABBLK) - 1 AS block,
+    dense_rank() OVER (ORDER BY TABBLKGRPCE) - 1 AS block_group,
     row_number() OVER (ORDER BY MAFID) - 1 AS unit,
     least(members.persons, $most) AS persons,
     least(members.minors, $most) AS minors,

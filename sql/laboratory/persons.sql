@@ -1,9 +1,9 @@
--- The persons of a tract or a county, in an order that follows from their values: block, block group (its code is the
--- first digit of the block's), tract, unit, whether it is group quarters, or the type of these, age, race and ethnicity
--- as numbers from 0, the sex, 0 if the records have none, and the vacant housing units of the block.
+-- The persons of a tract or a county, in an order that follows from their values: block, block group, tract, unit,
+-- whether it is group quarters, or the type of these, age, race and ethnicity as numbers from 0, the sex, 0 if the
+-- records have none, and the vacant housing units of the block.
 SELECT
-    dense_rank() OVER (ORDER BY TABTRACTCE, TABBLK) - 1 AS block,
-    dense_rank() OVER (ORDER BY TABTRACTCE, left(TABBLK, 1)) - 1 AS block_group,
+    dense_rank() OVER (ORDER BY TABTRACTCE, TABBLKGRPCE, TABBLK) - 1 AS block,
+    dense_rank() OVER (ORDER BY TABTRACTCE, TABBLKGRPCE) - 1 AS block_group,
     dense_rank() OVER (ORDER BY TABTRACTCE) - 1 AS tract,
     dense_rank() OVER (ORDER BY MAFID) - 1 AS unit,
     {% if of_units %}GQTYPE::BIGINT{% else %}RTYPE = '4'{% endif %} AS quarters,

@@ -178,10 +178,12 @@ def microdata_recipes(session: Session, release: DHCRelease) -> dict[Table, Reci
 
 
 def place_columns(release: DHCRelease) -> list[tuple[str, int, int]]:
-    """The columns of a record's place in the census layout; none if places have a different code."""
+    """The columns of a record's place in the census layout; none if places have a different code. Block groups that are
+    taken as given do not follow from a block's code, so records have none."""
     if release.spine[release.finest] != PRODUCTION_SPINE["Block"]:
         return []
-    return [(name, first, length) for name, (first, length) in PLACE.items()]
+    follows = release.dataset.block_group == "first_digit"
+    return [(name, first, length) for name, (first, length) in PLACE.items() if follows or name != "TABBLKGRPCE"]
 
 
 def _steps(schema: Schema) -> dict[str, int]:

@@ -20,16 +20,18 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from assets.cef.census import RACE_CODES
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.laboratory.asset import compute_digests, read_truths
 from assets.laboratory.evaluation import NONMODAL
 from assets.laboratory.grid import Part, Setting, measure_parts
 from assets.laboratory.measures import ATTACKERS, FURTHER_MEASURES, MEASURES, POOR_LINK, UNDOING
 from assets.laboratory.points import Point
+from assets.laboratory.records import read_tract
 from assets.laboratory.results import COLUMNS, ERROR, draw_pictures
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
-from mechanisms.risk.tiers import REDISTRICTING
+from mechanisms.risk.tiers import DETAILED_GROUPS, HOUSEHOLDS, REDISTRICTING, SUMMARY_FILE
 from orchestration.components.dataset import Dataset
 from orchestration.components.laboratory import Laboratory, LaboratoryAttributes
 from orchestration.release_definitions import without_configuration
@@ -450,3 +452,20 @@ def test_only_synthetic_records_with_the_columns_of_the_tier_are_taken(tmp_path:
     declare(tier="T4-households", methods=methods).dataset({"town": dataset})
     with pytest.raises(DeclarationError, match="there is no dataset town"):
         declare().dataset({"village": town()})
+
+
+def test_block_groups_are_those_of_the_records(tmp_path: Path) -> None:
+    """Wrong program: takes the first digit of a block for its block group, where the census takes these as given."""
+    unit = {"RTYPE": "2", "GQTYPE": "0", "TABBLKST": "01", "TABBLKCOU": "001", "TABTRACTCE": "000100", "TEN": "1"}
+    unit |= {"HHT": "4", "HHT2": "09", "HHRACE": "01", "HHSPAN": "1"}
+    places = [("1001", "2"), ("1002", "1"), ("2001", "2")]
+    units = [{"MAFID": key, "TABBLK": block, "TABBLKGRPCE": group, **unit} for key, (block, group) in enumerate(places)]
+    person = {"QAGE": 40, "QSEX": "1", "CENRACE": "01", "CENHISP": "1", **dict.fromkeys(RACE_CODES, "Null")}
+    tables = {"units": units, "persons": [{"MAFID": key, **person} for key in range(len(places))]}
+    with Warehouse(folder=str(tmp_path)).session() as session:
+        registered = [session.register(name, pa.Table.from_pylist(rows)) for name, rows in tables.items()]
+        dataset = cast(DatasetDeclaration, SimpleNamespace(cef_tables=lambda: registered))
+        for tier in (REDISTRICTING, SUMMARY_FILE, HOUSEHOLDS, DETAILED_GROUPS):
+            tract = read_tract(session, dataset, tier, ("01", "001", "000100"), {"1010": 0})
+            assert tract.block_group.tolist() == [0, 1, 1], tier.name
+            assert sorted(tract.block.tolist()) == [0, 1, 2]

@@ -48,6 +48,7 @@ from mechanisms.refusal import RefusedError
 from mechanisms.sampling.noise import DiscreteGaussian, NumberedNoise
 from mechanisms.topdown.dhc.design import SCHEMAS
 from mechanisms.topdown.dhc.quarters import GROUPS
+from mechanisms.topdown.dhc.records import PLACE
 from orchestration import deployment
 from orchestration.cli import main
 from orchestration.components import DHC, Retabulation, TopDown
@@ -672,6 +673,17 @@ def test_tables_whose_rows_may_differ_from_the_published_ones_say_so(of_producti
     (listed,) = re.findall(r"(\w+) tables may differ from the Bureau's: ([^.]*)\.", page)
     assert found == set(re.findall(r"[A-Z]+\d+", listed[1]))
     assert (listed[0], len(found)) == ("eight", 8)
+
+
+def test_records_have_no_block_group_that_their_block_does_not_imply(of_production: DHCRelease) -> None:
+    """Wrong program: writes the first digit of the block where block groups are taken as given."""
+    dataset = of_production.dataset.model_copy(update={"block_group": "as_given"})
+    for release, layout in (
+        (of_production, PLACE),
+        (replace(of_production, dataset=dataset), set(PLACE) - {"TABBLKGRPCE"}),
+    ):
+        records = [table for table in published_tables(release) if table.name in ("persons", "units")]
+        assert [{column.name for column in table.columns} & set(PLACE) for table in records] == [set(layout)] * 2
 
 
 def test_the_published_records_have_the_figures_of_every_published_table(published: DHCDeployment) -> None:
