@@ -5,8 +5,6 @@ a job. If another site's name is made to lead to this machine, that site's page 
 price and the draw of a charge, and authorize the charge.
 """
 
-from urllib.parse import urlsplit
-
 from dagster_webserver.cli import main
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.datastructures import Headers
@@ -14,7 +12,7 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from orchestration.hosts import HostMiddleware
+from orchestration.hosts import HostMiddleware, has_own_origin
 
 HOSTS = ("127.0.0.1", "localhost")
 
@@ -28,16 +26,14 @@ class OwnPagesMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or _is_own(scope):
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
         else:
             await PlainTextResponse("This is not asked by a page of this server.", 403)(scope, receive, send)
 
 
 def _is_own(scope: Scope) -> bool:
     headers = Headers(scope=scope)
-    origin, site = headers.get("origin"), headers.get("sec-fetch-site", "")
-    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+    site = headers.get("sec-fetch-site", "")
+    if not has_own_origin(headers):
         return False
     if site in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
         return False

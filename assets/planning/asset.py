@@ -99,8 +99,9 @@ def plan_metadata(
         lines = {line.name: line for line in before.lines} if before else {}
         metadata["lines"] = _preview_lines(plan, lines)
     for curve in plan.curves:
-        marked = "".join(f" {name}: {y:.4g} at {x:.4g}." for name, x, y in curve.marks[:_MARKS_IN_WORDS])
-        words = f"{curve.y} against {curve.x}, as {len(curve.series)} lines: {'; '.join(curve.series)}.{marked}"
+        marks = "; ".join(f"{name} ({y:.4g} at {x:.4g})" for name, x, y in curve.marks[:_MARKS_IN_WORDS])
+        series = f"{len(curve.series)} lines: {'; '.join(curve.series)}"
+        words = f"{curve.y} against {curve.x}, as {series}{f'. Marked: {marks}' if marks else ''}"
         metadata[curve.title] = picture(draw_curve(curve), words)
     metadata |= dict(plan.facts)
     metadata |= {title: preview(*cells) for title, cells in plan.tables.items()}

@@ -195,8 +195,17 @@ def shown_first_statistic(session: Session, release: StatisticRelease) -> Mappin
     table = release.public(QUANTILES if release.variable else STATISTICS)
     columns = list(session.columns(table))
     rows = session.rows("warehouse/first_rows", {"rows": 8}, columns=columns, source=table)
-    texts = [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
-    return {"first cells": preview(columns, texts)}
+    texts = [_show(release, dict(zip(columns, row, strict=True))) for row in rows]
+    return {"first cells": preview(["cell", "estimate", "90% interval"], texts)}
+
+
+def _show(release: StatisticRelease, row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The cell, the estimate, and the interval of the noise; a quantile that was drawn directly has no interval."""
+    cell = ", ".join(f"{name} {row[name]}" for name in release.cube.variables)
+    what = f"quantile {row['quantile']}" if release.variable else f"{row['statistic']} of {row['of']}"
+    estimate, *ends = ("" if row.get(key) is None else f"{row[key]:,.6g}" for key in ("estimate", "lower", "upper"))
+    interval = "\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}".join(filter(None, ends))
+    return f"{cell}: {what}", estimate or "not published", interval
 
 
 def _label_values(release: StatisticRelease) -> dict[str, dict[str, str]]:

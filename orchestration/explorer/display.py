@@ -147,15 +147,24 @@ def read_link(name: str, options: Sequence[str], otherwise: str) -> str:
 
 
 def choose(
-    words: str, options: Mapping[str, str], link: dict[str, str], name: str, scope: str = "", default: int = 0
+    words: str,
+    options: Mapping[str, str],
+    link: dict[str, str],
+    name: str,
+    scope: str = "",
+    default: int = 0,
+    *,
+    fate: str = "",
 ) -> str:
     """The chosen option, from options with labels by value. The initial choice is the option in the page's address, or
     else the one at position `default`. The choice becomes part of `link`, the future address, under its name. In
-    another scope, the choice starts anew."""
+    another scope, the choice starts anew. `fate` tells why an option in the address is missing, in words after
+    "which"."""
     values = list(options)
     named = st.query_params.get(name)
     if named is not None and named not in values and not st.session_state.get(OPENED):
-        st.warning(escape(f"{words}: the link names {named}, which is not there; {options[values[default]]} is shown."))
+        fate = fate or "is not there"
+        st.warning(escape(f"{words}: the link names {named}, which {fate}; {options[values[default]]} is shown."))
     value = st.selectbox(
         escape(words),
         values,

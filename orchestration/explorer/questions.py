@@ -4,7 +4,7 @@ answers.
 All choices are in the address of the page, so that everyone who opens it sees the same answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -46,8 +46,9 @@ def answers_questions(release: str) -> bool:
     return (find_published() / release / "scales.parquet").exists()
 
 
-def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> None:
-    """The controls of a question to a release, and its answer, or the reason why there is none."""
+def show_answer(picture: DeltaGenerator, release: str, words: Mapping[str, str], link: dict[str, str]) -> None:
+    """The controls of a question to a release, and its answer, or the reason why there is none. `words` names
+    variables as the release's tables do."""
     folder, scope = find_published() / release, f"{release}:ask:"
     try:
         published, write = _read(folder, SignedFolder.open(folder, read_key()).checksums)
@@ -55,13 +56,14 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
         question = choose("Question", {name: _WORDS[name] for name in asked}, link, "question", scope)
         arguments = _choose_arguments(question, published, link, scope)
         categories = published.cells.categories
-        rows_by = {TOTAL: "All together", **{name: name.replace("_", " ") for name in categories}}
+        headings = {name: words.get(name, name) for name in categories}
+        rows_by = {TOTAL: "All together", **headings}
         by = choose("One row for each", rows_by, link, "by", scope)
         where: dict[str, list[str | None]] = {}
         for name, values in categories.items():
             if name != by:
                 texts = {_as_text(value): write(name, value) for value in values.to_pylist()}
-                chosen = choose(name.replace("_", " "), {TOTAL: "All together", **texts}, link, name, scope)
+                chosen = choose(headings[name], {TOTAL: "All together", **texts}, link, name, scope)
                 where |= {} if chosen == TOTAL else {name: [None if chosen == NO_VALUE else chosen]}
         answer = getattr(published, question)(*arguments, [] if by == TOTAL else [by], where)
     except (RefusedError, VerificationError, OSError) as error:
@@ -73,7 +75,7 @@ def show_answer(picture: DeltaGenerator, release: str, link: dict[str, str]) -> 
         show_table(
             [
                 {
-                    key.replace("_", " "): write(key, cell) if key in categories else _format(cell)
+                    headings.get(key, key.replace("_", " ")): write(key, cell) if key in categories else _format(cell)
                     for key, cell in row.items()
                 }
                 for row in answer.to_pylist()

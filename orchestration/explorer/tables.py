@@ -7,6 +7,7 @@ import json
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -46,9 +47,10 @@ from orchestration.explorer.products import (
     list_publications,
 )
 from orchestration.explorer.questions import answers_questions, show_answer
-from orchestration.explorer.reading import find_file_problems
+from orchestration.explorer.reading import UnavailableError, find_file_problems, read_intact_entries
 from orchestration.explorer.settings import read_settings
 from orchestration.explorer.words import ON_GRID, distinguish, escape, format_figure, join_levels
+from resources.chain import find_last_withdrawal
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
 _MOST_SHOWN, _MOST_RANKED, _MOST_ROWS = 50, 10, 5000
@@ -99,13 +101,17 @@ def show() -> None:
     for problem in filter(None, (publication.problem for publication in publications)):
         st.error(escape(problem))
     readable = {publication.release: publication for publication in publications if publication.products}
+    named = st.query_params.get("release", "")
+    fate = "" if named in readable else _explain_withdrawal(named)
     if not readable:
+        if fate:
+            st.warning(escape(f"The link names {named}, which {fate}."))
         return
     controls, picture = split_page()
     with controls:
         link: dict[str, str] = {}
         titles = {name: f"{publication.title} ({name})" for name, publication in readable.items()}
-        release = choose("Release", titles, link, "release")
+        release = choose("Release", titles, link, "release", fate=fate)
         for problem in find_file_problems(release):
             picture.error(escape(f"Do not rely on these files: {problem}."))
         if readable[release].public:
@@ -115,7 +121,8 @@ def show() -> None:
         titles |= {_ASK: "Ask for another one"} if answers_questions(release) else {}
         name = choose("Table", titles, link, "table", f"{release}:")
         if name == _ASK:
-            show_answer(picture, release, link)
+            fields = [field for product in products.values() for field in product.fields.values()]
+            show_answer(picture, release, {field.name: field.words for field in fields}, link)
             return
         product = products[name]
         if product.is_counted:
@@ -126,6 +133,16 @@ def show() -> None:
                 show_table(product.read_first(_MOST_SHOWN))
             st.query_params.from_dict(link)
         _describe_product(product)
+
+
+def _explain_withdrawal(release: str) -> str:
+    """When a release was withdrawn, in words after "which", if the ledger can be read; empty if it was not."""
+    dataset, _, name = release.partition("/")
+    with suppress(UnavailableError):
+        if withdrawn := find_last_withdrawal(read_intact_entries(), dataset, name):
+            time = withdrawn.recorded_at[: len("2026-12-01T12:00")].replace("T", " ")
+            return f"was withdrawn on {time} UTC, in ledger entry {withdrawn.sequence}"
+    return ""
 
 
 def _describe_product(product: Product) -> None:

@@ -62,6 +62,9 @@ ROWS = [
 ]
 
 
+COUNTS = Specification(Flavor("homes", ("the number of homes",), "home", None), PureLoss(Fraction(5, 2)))
+
+
 @pytest.fixture(autouse=True)
 def _same_main() -> Iterator[None]:
     """Streamlit makes a page the main module, from which processes that other tests spawn could not begin."""
@@ -93,6 +96,13 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     known = Settings(str(tmp_path / "var"), str(tmp_path / "published"), str(temporary), "", (), 1)
     monkeypatch.setenv(VARIABLE, known.as_text())
     return folder
+
+
+def make_ledger() -> Ledger:
+    """The ledger of the explorer's deployment."""
+    home = Path(read_settings().home)
+    warehouse = Warehouse(folder=str(home / "warehouse"), threads=1)
+    return Ledger(warehouse=warehouse, custody=Custody(folder=str(home / "custody"), databases=warehouse.folder))
 
 
 def test_a_ledger_that_is_elsewhere_is_not_shown_as_empty(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,6 +487,23 @@ def test_a_link_to_what_is_not_there_says_what_is_shown_instead(published: Path)
     assert any("names village/gone" in each.value.replace("\\", "") for each in test.warning)
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_a_link_to_a_withdrawn_release_names_the_time_and_the_entry(published: Path, others: bool) -> None:
+    """Fails for: a page without any publication, which shows no choice and so no warning about the link."""
+    if not others:
+        shutil.rmtree(published)
+    ledger = make_ledger()
+    ledger.reserve("village", "gone", "d" * 64, COUNTS, CustodyMode.ESCROWED, None)
+    (entry,) = ledger.withdraw("village", "gone", "Ann Lee")
+    test = AppTest.from_function(page, default_timeout=600)
+    test.query_params["release"] = "village/gone"
+    test.run()
+    assert not test.exception
+    time = entry.recorded_at.replace("T", " ")[:16]
+    told = f"names village/gone, which was withdrawn on {time} UTC, in ledger entry {entry.sequence}"
+    assert any(told in each.value.replace("\\", "") for each in test.warning)
+
+
 @deep_cases(0)
 @quick_cases(1)
 @pytest.mark.parametrize(
@@ -586,12 +613,7 @@ def page_of_budgets() -> None:
 
 
 def test_the_page_of_budgets_shows_what_is_spent_and_left_and_whether_a_charge_would_fit(published: Path) -> None:
-    database = Path(read_settings().home) / "warehouse"
-    custody = Custody(folder=str(Path(read_settings().home) / "custody"), databases=str(database))
-    ledger = Ledger(warehouse=Warehouse(folder=str(database), threads=1), custody=custody)
-    loss = PureLoss(Fraction(5, 2))
-    specification = Specification(Flavor("homes", ("the number of homes",), "home", None), loss)
-    ledger.reserve("ma1940", "counts", "d" * 64, specification, CustodyMode.ESCROWED, None)
+    make_ledger().reserve("ma1940", "counts", "d" * 64, COUNTS, CustodyMode.ESCROWED, None)
     test = AppTest.from_function(page_of_budgets, default_timeout=60)
     test.query_params["population"] = "ma1940"
     test.run()

@@ -21,7 +21,7 @@ def page() -> None:
 
     from orchestration.explorer.questions import show_answer
 
-    show_answer(streamlit.container(), "village/tables_sizes_moments", {})
+    show_answer(streamlit.container(), "village/tables_sizes_moments", {}, {})
 
 
 def test_no_answer_follows_from_an_altered_file_while_it_is_altered_or_later(
