@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from filecmp import cmp
@@ -20,6 +21,8 @@ SETTINGS = "dagster.yaml"
 def main() -> None:
     # The variable with the master key, if set, is also in the memory of webserver and daemon.
     forbid_core_files()
+    # A shell has commands in the background ignore interrupts, and Dagster treats SIGTERM as an interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     _prevent_wrong_warnings()
     open_process = ipc.open_ipc_subprocess
 

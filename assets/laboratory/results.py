@@ -119,7 +119,7 @@ def draw_pictures(results: pa.Table, declaration: LaboratoryDeclaration) -> dict
     pictures, linking = {}, [*LINKING, *declaration.attacks]
     for name, title, measure, line in (
         ("accuracy", f"{_GUESSED.get(declaration.tier, _OF_PERSONS)} the attacker names rightly", "accuracy", guesser),
-        (GAIN, "What taking part adds to that share", GAIN, {"value": 0.0}),
+        (GAIN, "What taking part adds to the share named rightly", GAIN, {"value": 0.0}),
     ):
         points = {}
         for point in declaration.points:

@@ -169,7 +169,7 @@ class TableBuilder(DeclaresReleases):
         price = define_job(
             f"{PREFLIGHT}__{dataset}__{self.declaration.name}",
             select_upstream(prices),
-            f"{title}: the next charge of every hypercube, and its reason.",
+            f"{title}: the next charge of every hypercube, and its reason. Draws and charges nothing.",
             writes=dataset,
         )
         return dg.Definitions.merge(super().build_defs(context), dg.Definitions(jobs=[every, price]))

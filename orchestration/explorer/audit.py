@@ -114,7 +114,7 @@ def _show_publications(intact: tuple[Entry, ...] | None) -> None:
     folder = find_published()
     published = publications(folder)
     if not published:
-        st.info("Nothing is published yet.")
+        st.info("Nothing is published.")
         return
     try:
         key = read_key()

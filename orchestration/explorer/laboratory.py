@@ -207,9 +207,11 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
     )
     shapes = [_SHAPES[place // len(COLORS["light"]) + place % 2 * 2] for place in range(len(methods))]
     x = alt.X("error:Q", title=wrap_title("mean absolute error of a block's counts that are not 0"))
-    y = alt.Y("risk:Q", title=None, axis=alt.Axis(format="%" if risk != "gain" else "+%"))
+    y = alt.Y("risk:Q", title=risk, axis=alt.Axis(format="%" if risk != "gain" else "+%"))
     base = alt.Chart(pd.DataFrame(points)).encode(color=color)
-    shown = ["method", "parameters", "error", "risk", "risk_se", "attack", "persons"]
+    figures = {"error": "error", "risk": risk, "risk_se": f"standard error of {risk}"}
+    tooltip = [alt.Tooltip(f"{name}:N") for name in ("method", "parameters", "attack", "persons")]
+    tooltip += [alt.Tooltip(f"{name}:Q", title=words, format=".3f") for name, words in figures.items()]
     layers = [
         base.mark_rule().encode(x=x, y=alt.Y("low:Q"), y2="high:Q"),
         base.mark_rule().encode(x=alt.X("left:Q"), x2="right:Q", y=y),
@@ -217,7 +219,7 @@ def _show_points(rows: Sequence[Mapping[str, Any]], subset: str, size: str, risk
             x=x,
             y=y,
             shape=alt.Shape("method:N", sort=methods, legend=None, scale=alt.Scale(domain=methods, range=shapes)),
-            tooltip=[alt.Tooltip(name) for name in shown],
+            tooltip=tooltip,
         ),
     ]
     # Points on the right have their labels to the left, so that no label is cut.

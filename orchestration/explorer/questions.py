@@ -70,8 +70,9 @@ def show_answer(picture: DeltaGenerator, release: str, words: Mapping[str, str],
         picture.error(escape(f"{error}"))
         return
     st.query_params.from_dict(link)
+    of = ", ".join(link[name].replace("_", " ") for name in ("variable", "other") if name in link)
     with picture:
-        st.markdown(f"**{escape(_WORDS[question])}**")
+        st.markdown(f"**{escape(': '.join(filter(None, (_WORDS[question], of))))}**")
         show_table(
             [
                 {

@@ -97,7 +97,7 @@ def show() -> None:
     st.title("Tables")
     publications = list_publications()
     if not publications:
-        st.info("Nothing is published yet. A release is published by `stirred launch`.")
+        st.info("Nothing is published. A release is published by `stirred launch`.")
     for problem in filter(None, (publication.problem for publication in publications)):
         st.error(escape(problem))
     readable = {publication.release: publication for publication in publications if publication.products}

@@ -128,7 +128,6 @@ def deployed(project: Path, home: Path) -> Iterator[Site]:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=_hear_interrupts,
         )
     try:
         _wait_for(port, server)
@@ -146,11 +145,6 @@ def deployed(project: Path, home: Path) -> Iterator[Site]:
             server.wait(30)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
-
-
-def _hear_interrupts() -> None:
-    """Tests that run in the background ignore interrupts, and so would all processes that they start."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _require_own_webserver(port: int) -> None:

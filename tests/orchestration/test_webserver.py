@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,23 @@ def test_own_pages_links_and_programs_are_answered(server: Starlette) -> None:
     assert ask(server, "GET", "/runs/1", link) == "200"
     assert ask(server, "GET", "/runs/1", {**HTML, "host": "127.0.0.1:3000"}) == "200"
     assert ask(server, "WS", "/graphql", own) == "websocket.accept"
+
+
+def test_a_ui_that_was_started_in_the_background_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong program: leaves interrupts ignored, as a shell sets them for a command in the background, so that Dagster
+    ignores SIGTERM too."""
+    heard = []
+    monkeypatch.setattr(ui, "forbid_core_files", lambda: None)
+    monkeypatch.setattr(ui, "_prevent_wrong_warnings", lambda: None)
+    monkeypatch.setattr(ui.ipc, "open_ipc_subprocess", ui.ipc.open_ipc_subprocess)
+    monkeypatch.setattr("dagster_dg_cli.cli.main", lambda: heard.append(signal.getsignal(signal.SIGINT)))
+    monkeypatch.setattr(sys, "argv", ["ui"])
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        ui.main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.default_int_handler]
 
 
 def test_only_settings_that_are_not_used_are_warned_of(

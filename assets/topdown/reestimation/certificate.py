@@ -24,6 +24,7 @@ from assets.release.statement import Parameter, Sha256
 from assets.topdown.reestimation.declaration import TEXTS, Reestimation
 from assets.topdown.reestimation.given import GivenCertificate
 from assets.topdown.reestimation.measurements import Opened
+from mechanisms.topdown.design import words
 
 P = TypeVar("P", bound=Part)
 
@@ -212,7 +213,7 @@ class EstimateCertificate:
 
     def _list_parameters(self) -> Iterator[Parameter]:
         release = self.release
-        yield Parameter("Levels", release.levels)
+        yield Parameter("Levels", tuple(words(level) for level in release.levels))
         yield Parameter("Estimation", str(release.design.complete(release.levels)))
         if release.design.leaning:
             yield Parameter("Leaning on housing units", "yes", TEXTS("leaning"))

@@ -1,6 +1,7 @@
 """Claims about quantiles and moments of hypercubes: their measurements, charges, publications and refusals."""
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,7 @@ from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.statistics import StatisticRelease
 from assets.table_builder.statistics_asking import PublishedStatistic, read_statistic
 from assets.table_builder.statistics_cells import add_up_numbers
-from assets.table_builder.statistics_tables import published_statistic
+from assets.table_builder.statistics_tables import published_statistic, shown_first_statistic
 from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.table_builder.asking import QuestionError
 from mechanisms.table_builder.choosing import Chosen
@@ -212,6 +213,16 @@ def test_each_statistic_is_a_draw_and_a_charge_of_its_own(published: Deployed) -
 
 def test_the_tables_are_described(published: Deployed) -> None:
     assert undescribed(tables_of(published), "table_builder") == []
+
+
+def test_the_first_estimates_are_shown_in_words(published: Deployed) -> None:
+    """Wrong program: shows the table as it is stored, with raw names, four decimals and a last column without a
+    value."""
+    with published.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        shown = str(shown_first_statistic(session, published.release)["first cells"])
+    assert "county Avon: quantile 0.25" in shown
+    assert "standard_error" not in shown
+    assert not re.search(r"\d\.\d{4}", shown)
 
 
 def test_readers_learn_which_records_the_figures_are_of(published: Deployed) -> None:
@@ -502,6 +513,7 @@ def test_the_page_answers_as_the_command(published: Deployed, tmp_path: Path, mo
     test.run()
     assert not test.exception
     wanted = tree.quantiles("income", [Fraction(9, 10)], ["county"], {})
+    assert "County" in test.table[0].value, "named as in the other tables"
     assert list(test.table[0].value["estimate"]) == [f"{row:,.0f}" for row in wanted["estimate"].to_pylist()]
     test = AppTest.from_function(page, default_timeout=600)
     test.query_params |= {"release": DRAWN, "table": "?", "by": "county", "text": "Avon", "share": "1/10"}
