@@ -205,7 +205,7 @@ def describe(declaration: DatasetDeclaration) -> str:
     )
     title, record, words = map(escape_markdown, (declaration.title, declaration.record_name, declaration.description))
     parts = [
-        f"The census edited file (CEF) of {title}: validated microdata with one record for each "
+        f"The census edited file (CEF): {title}. Validated microdata with one record for each "
         f"{record}{' and each of its persons' if declaration.persons else ''}.",
         origin,
         words.strip(),

@@ -1,4 +1,4 @@
-"""The command `stirred`, with which people work on a deployment: a thin layer over its jobs and functions.
+"""The command `stirred`, with which people work on a deployment.
 
 Exit codes: 0 done; 1 refused, failed, or a claim does not hold; 2 wrong usage; 3 a charge needs an authorization.
 """

@@ -36,7 +36,7 @@ def launch(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Launch RELEASE (dataset/release), from its source to its publication.
+    """Launch RELEASE, from its source to its publication. Its name is dataset/release.
 
     A new draw that needs an authorization is refused with its price (exit code 3). Launch it again with --authorize
     and --draw as the refusal states them, and your name after --by.

@@ -58,8 +58,10 @@ def dataset(
     unit: str | None,
     given: tuple[str, ...],
 ) -> None:
-    """Propose the declaration of a dataset from FILE, which has one record for each unit: a file of CSV, Parquet,
-    Stata, SPSS or SAS, or an IPUMS extract, given by its codebook (.xml).
+    """Propose the declaration of a dataset from FILE.
+
+    FILE has one record for each unit: a file of CSV, Parquet, Stata, SPSS or SAS, or an IPUMS extract, given by its
+    codebook (.xml).
 
     Separator, encoding, quotes, decimal mark, dates and compression (.gz, .zst) of a CSV file are recognized.
     """

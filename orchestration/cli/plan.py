@@ -55,9 +55,9 @@ def plan(
     as_yaml: bool,
     as_json: bool,
 ) -> None:
-    """Show the charge, accuracy and stages of RELEASE, and the time, memory and disk of a launch.
+    """Show the charge, accuracy and stages of RELEASE. Reads no records.
 
-    Reads no records. Time, memory and disk are those that a launch is expected to take on this machine.
+    Also shows the time, memory and disk that a launch is expected to take on this machine.
 
     The options try alternatives; the declaration stays as it is. --yaml prints the file that declares the alternative.
     """

@@ -61,8 +61,9 @@ def table(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Build a table from the published hypercubes of RELEASE, or add up places of published redistricting data, with
-    standard errors and 90% intervals.
+    """Build a table from published hypercubes, or add up places.
+
+    RELEASE has hypercubes or redistricting data. Numbers have standard errors and 90% intervals.
 
     The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
     hypercubes, the one with the least variance answers. Quantiles, correlations and regressions also have the standard
@@ -294,7 +295,7 @@ def estimate(
     types_first: str | None,
     lean_on_housing_units: bool,
 ) -> None:
-    """Estimate redistricting tables anew from the published noisy measurements in FOLDER, with intervals.
+    """Estimate redistricting tables anew from noisy measurements. The tables have intervals.
 
     FOLDER is a published redistricting release, or has the Census Bureau's noisy measurement files. No record is read
     and nothing is charged. All data are held in memory, which is practical for a state.
@@ -324,7 +325,8 @@ def estimate(
 @click.argument("places", nargs=-1, required=True)
 @click.option("--to", type=click.Path(path_type=Path), help="A new file; by default, it is printed.")
 def regenerate(release: str, histogram: str, level: str, query: str, places: tuple[str, ...], to: Path | None) -> None:
-    """Make all noisy answers of a DHC's draw to QUERY about HISTOGRAM in PLACES of LEVEL again, as CSV.
+    """Make noisy answers of a DHC's draw again, as CSV. They are all answers to QUERY about HISTOGRAM in PLACES of
+    LEVEL.
 
     A DHC draws only the answers that its estimation reads. The charge covers all of them, so this command charges
     nothing. It needs the confidential counts and the draw's key. PLACES are codes, as in the published tables.
@@ -403,7 +405,7 @@ def registry(release: str, to: Path | None) -> None:
     "--authority", type=click.Path(path_type=Path), help="The root certificate (PEM) of the time stamp authority."
 )
 def verify(folder: Path, key: Path, authority: Path | None) -> None:
-    """Check the editions of a release in FOLDER with the public key alone.
+    """Check a release's editions in FOLDER by the public key alone.
 
     With --authority, the time stamps in their certificates are verified too.
     """
@@ -490,7 +492,7 @@ def audit(to: Path | None, as_json: bool) -> None:
     help="A host name for which a proxy on this machine forwards requests; repeatable.",
 )
 def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[str, ...]) -> None:
-    """Open a local page on budgets, plans, published tables and the audit. It reads only public data.
+    """Open a local page on budgets, plans, tables and the audit. It reads only public data.
 
     The page is available until you interrupt the command. Only this machine can open it.
     """
@@ -536,7 +538,7 @@ def explore(port: int, no_browser: bool, boundaries: Path | None, hosts: tuple[s
 @click.argument("name", type=RELEASE)
 @click.option("--by", required=True, help="Who withdraws it, for the ledger.")
 def withdraw(name: str, by: str) -> None:
-    """Withdraw NAME (dataset/release, or a dataset with all its releases) for good.
+    """Withdraw NAME for good. It is a release (dataset/release), or a dataset with all its releases.
 
     Its tables, publications and ephemeral keys are removed. The ledger keeps the charges and records the withdrawal.
     This cannot be undone.

@@ -51,7 +51,7 @@ def list_declared_names() -> Iterator[str]:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that completes commands, options and releases in a shell.
+    """Print the script that completes commands in a shell. It also completes options and releases.
 
     For bash, put `source <(stirred completion bash)` into ~/.bashrc.
     """

@@ -12,8 +12,10 @@ from orchestration.cli.printing import REFUSED, as_json, echo, print_json, print
 @click.command()
 @as_json
 def status(as_json: bool) -> None:
-    """Show releases with their draws, editions and last runs, then retabulations and everything else without a charge,
-    and the spent and remaining budget of each population."""
+    """Show all releases, and the budget of each population.
+
+    Releases have their draws, editions and last runs. After them are retabulations and everything else without a
+    charge, and then the spent and remaining budgets."""
     from orchestration.deployment import Deployment
     from orchestration.launch import open_instance
 
@@ -47,7 +49,7 @@ def status(as_json: bool) -> None:
 @click.command()
 @as_json
 def budget(as_json: bool) -> None:
-    """Show every charge with its release and authorization, every withdrawal, and the remainder of each cap."""
+    """Show every charge and withdrawal, and the rest of each cap. Charges have their release and authorization."""
     from assets.ledger.view import list_entry_records
     from assets.texts import show_line
     from orchestration.deployment import Deployment
@@ -121,7 +123,7 @@ def _print_budgets(budgets: list[dict[str, Any]]) -> None:
 @click.command()
 @as_json
 def check(as_json: bool) -> None:
-    """Check every declaration, and name each problem with file, line, field and rule."""
+    """Check every declaration. Each problem is named with file, line, field and rule."""
     from orchestration.checking import declaration_problems
     from orchestration.declarations import component_tree
     from resources.project import deployment_folders

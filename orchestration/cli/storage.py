@@ -11,7 +11,7 @@ from orchestration.cli.printing import echo
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--with-keys", is_flag=True, help="Copy the keys too.")
 def backup(folder: Path, with_keys: bool) -> None:
-    """Write a backup of databases, anchor and publications to FOLDER, which must be empty or new."""
+    """Write a backup of databases, anchor and publications. FOLDER must be empty or new."""
     from orchestration.backup import back_up
     from orchestration.deployment import Deployment
 
@@ -25,7 +25,7 @@ def backup(folder: Path, with_keys: bool) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 def restore(folder: Path) -> None:
-    """Restore the backup in FOLDER into a deployment that has no databases."""
+    """Restore the backup in FOLDER. The deployment must have no databases."""
     from orchestration import backup
     from resources.project import deployment_folders
 
@@ -41,12 +41,12 @@ def restore(folder: Path) -> None:
 
 @click.group()
 def ledger() -> None:
-    """Keep the ledger in a PostgreSQL server, which PGHOST, PGUSER, PGDATABASE and PGPASSFILE name."""
+    """Keep the ledger in a PostgreSQL server. PGHOST, PGUSER, PGDATABASE and PGPASSFILE name it."""
 
 
 @ledger.command(name="migrate")
 def migrate_ledger() -> None:
-    """Make or update the ledger's tables on the server, as the role that owns them."""
+    """Make or update the ledger's tables on the server. Run this as the role that owns them."""
     try:
         from resources.ledger_server import migrate
     except ImportError:
@@ -76,8 +76,8 @@ def move_ledger() -> None:
     "--lost", is_flag=True, help="End the named runs as failed, so that a cluster's queue launches them again."
 )
 def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
-    """End runs whose process was killed, and free their slots in the queue of runs that write. Without RUN, list the
-    runs that hold a slot.
+    """End runs whose process was killed, and free their slots. Runs that write need a slot. Without RUN, list the runs
+    that hold one.
 
     On one machine, the next run ends those whose process is gone. A run that hangs, or that ran on another machine,
     cannot be distinguished from a slow one, so a person must name it.

@@ -49,6 +49,13 @@ def stirred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Re
     return lambda *arguments: CliRunner().invoke(main, arguments)
 
 
+def test_the_list_of_commands_shows_whole_sentences() -> None:
+    """Wrong program: begins a command's help with a sentence that a terminal of 80 columns cuts."""
+    lists = [CliRunner().invoke(main, [*group, "--help"], terminal_width=80) for group in ([], ["ledger"], ["new"])]
+    assert [shown.exit_code for shown in lists] == [0, 0, 0]
+    assert "..." not in "".join(shown.output.partition("Commands:")[2] for shown in lists)
+
+
 def test_an_empty_deployment_has_a_status_and_a_budget(stirred: Callable[..., Result], tmp_path: Path) -> None:
     found = json.loads(stirred("status", "--json").stdout)
     assert {each["release"] for each in found["releases"]} >= {"ma1940/tenure_by_county", "two_states/s_dhc"}
