@@ -3,8 +3,10 @@ folders, its databases, keys and publications. In a checkout, both are the check
 modules."""
 
 import os
+import pwd
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 CODE = Path(__file__).resolve().parents[1]
@@ -63,9 +65,17 @@ def leads_to_secrets(path: Path) -> bool:
     named = (value for name, value in os.environ.items() if value and OF_SECRETS.fullmatch(name))
     if any(_is_same_file(real, Path(value)) for value in named):
         return True
-    user = Path(os.environ.get("HOME", "/")).resolve()
-    hidden = real.is_relative_to(user) and str(real.relative_to(user)).startswith(".") and real != user
+    inside = [str(real.relative_to(user)) for user in _list_homes() if real.is_relative_to(user) and real != user]
+    hidden = any(name.startswith(".") for name in inside)
     return hidden and not real.is_relative_to(PROJECT)
+
+
+def _list_homes() -> list[Path]:
+    """The user's home by the environment, which has none for some services, and by the system."""
+    homes = [os.environ.get("HOME", "")]
+    with suppress(KeyError):
+        homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return [Path(home).resolve() for home in homes if home]
 
 
 def _is_same_file(path: Path, other: Path) -> bool:

@@ -30,7 +30,7 @@ from resources.chain import (
     find,
 )
 from resources.custody import Custody
-from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, remaining, require_population
+from resources.ledger import CapExceeded, Ledger, LedgerError, PopulationError, Reading, remaining, require_population
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -124,7 +124,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         SealError: if a table that the charge depends on is missing or was altered.
         StaleInputError: if the stored CEF is not the one that was read from the source, or a new draw would depend on
             records that were read by an earlier version of Stirred, which made no sketch of them.
-        LedgerError: if the ledger is not intact.
+        LedgerError: if the ledger is not intact, or lacks the charge of a published edition.
     """
     release = method.release
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
@@ -137,7 +137,10 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         sketch = read_sketch_name(session, custody, release.dataset)
     dataset = release.dataset
     details = describe_records(dataset, contents, draw.made_of, sketch)
+    editions = signature.list_signed(release.published, signature.public_key(custody))
     reading = ledger.read()
+    if set_back := signature.find_set_back(editions, reading.require_intact()):
+        raise LedgerError(f"{set_back[0]}. Nothing was drawn, and nothing was charged. See docs/how-to/lost-key.md")
     entry, refusal, resemblance, unsaid = reading.find_reservation(draw.draw_id), "", "", ""
     if entry is None and not sketch and not dataset.reader.built_in:
         raise StaleInputError(

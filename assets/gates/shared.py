@@ -19,6 +19,7 @@ from assets.confidentiality import find_leaks, list_deployed_nodes
 from assets.conventions import DRAW_ID, NO_CONFIG, POOL, check_result, group_digits, write_count
 from assets.ledger.asset import find_cap_problems
 from assets.ledger.page import REPLAY
+from assets.release import signature
 from assets.release.contents import find_content_problems, is_checked
 from assets.release.dataset import CEF, DatasetDeclaration
 from assets.release.gate import Gate, ReleaseContext, find_verdicts
@@ -100,7 +101,7 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
             "ledger_intact",
             "composition",
             "No ledger entry was edited, removed or reordered.",
-            lambda context: list(context.reading.problems),
+            _ledger_intact,
         ),
     ]
 
@@ -302,6 +303,12 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
             return [f"ledger entry {entry.sequence} is a draw from confidential records, not from synthetic ones"]
         recipe = charge_recipe(session, charge_facts(context.method, draw, entry))
         return differing_table(session, release.public(CHARGE), recipe)
+
+
+def _ledger_intact(context: ReleaseContext[Any]) -> list[str]:
+    editions = signature.list_signed(context.release.published, signature.public_key(context.custody))
+    reading = context.ledger.read()
+    return [*reading.problems, *signature.find_set_back(editions, reading.entries)]
 
 
 def _settled(context: ReleaseContext[Any]) -> list[str]:

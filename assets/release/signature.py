@@ -10,7 +10,7 @@ editions in its subfolder `editions/`, which have their own checksums.
 import base64
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,6 +31,7 @@ from resources.regular import open_regular, read_regular
 
 if TYPE_CHECKING:
     # Verification, which needs only this module, works without Dagster and a database.
+    from resources.chain import Entry
     from resources.custody import Custody
 
 CHECKSUMS = "SHA256SUMS"
@@ -306,6 +307,27 @@ def signed_identity(folder: Path, key: Ed25519PublicKey) -> Identity | None:
         return SignedFolder.open(folder, key).identity()
     except VerificationError:
         return None
+
+
+def list_signed(published: Path, key: Ed25519PublicKey) -> list[Identity]:
+    """The identities of all editions of all releases in the folder of publications, by `signed_identity`."""
+    folders = (edition for folder in sorted(published.glob("*/*")) for edition in (folder, *earlier_editions(folder)))
+    return [edition for folder in folders if (edition := signed_identity(folder, key))]
+
+
+def find_set_back(editions: Iterable[Identity], entries: "Sequence[Entry]") -> list[str]:
+    """A sentence for each published edition whose charge is missing or different in the ledger. No deployment signs an
+    edition before its ledger has the charge, so an earlier state of the ledger and its anchor was restored.
+
+    The editions must be listed before the ledger is read, because other processes may charge and publish meanwhile.
+    """
+    hashes = [entry.hash for entry in entries]
+    return [
+        f"the ledger was set back or rebuilt: {edition}, is published, and the ledger has "
+        + ("another entry there" if edition.ledger_entry <= len(hashes) else f"{len(hashes)} entries")
+        for edition in editions
+        if edition.ledger_entry and hashes[edition.ledger_entry - 1 : edition.ledger_entry] != [edition.ledger_hash]
+    ]
 
 
 def identity(folder: Path) -> Identity:

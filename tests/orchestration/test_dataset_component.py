@@ -1,10 +1,12 @@
 """A dataset in YAML: the refusals of `dg check yaml` and of loading, and the meaning of a valid declaration."""
 
+import pwd
 import re
 import traceback
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -182,6 +184,17 @@ def test_no_declaration_reads_a_file_of_keys(path: str, tmp_path: Path, monkeypa
     RecordTable.model_validate({"path": str(free), "columns": {"a": {"type": "string", "pattern": ".*"}}})
     with pytest.raises(SourceError, match="there is no such file"):
         open_every_column(Reader.CSV, free)
+
+
+def test_without_the_variable_home_a_hidden_file_of_the_user_is_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong program: takes / for the home of a service without HOME, and so reads its `~/.pgpass`."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", lambda user: SimpleNamespace(pw_dir=str(tmp_path)))
+    (tmp_path / ".pgpass").write_text(CANARY)
+    with pytest.raises(ValidationError, match="the path leads to keys"):
+        RecordTable.model_validate({"path": str(tmp_path / ".pgpass"), "columns": {"a": {"type": "integer"}}})
 
 
 def change(*path: str, to: object) -> Callable[[dict[str, Any]], None]:

@@ -1,0 +1,27 @@
+"""A published edition shows that the ledger was set back together with its anchor."""
+
+import shutil
+from pathlib import Path
+
+from tests.deployments import TO_PUBLICATION, households, refuses_to_publish, small_deployment, write_csv
+
+
+def test_a_ledger_without_the_charge_of_a_published_edition_neither_charges_nor_publishes(tmp_path: Path) -> None:
+    """Wrong program: after an earlier copy of keys and databases was restored, it makes the draw of the published
+    edition again, under another ephemeral key, and publishes it in place of the only evidence. Readers of both editions
+    then have two draws from the same records, and the ledger has one charge."""
+    deployment = small_deployment(tmp_path / "release", custody="ephemeral")
+    root = deployment.root
+    deployment.run(*TO_PUBLICATION)
+    for name in ("warehouse", "custody"):
+        shutil.copytree(root / name, tmp_path / name)
+    write_csv(root / "units.csv", households(121))
+    deployment.run(*TO_PUBLICATION)
+    for name in ("warehouse", "custody"):
+        shutil.rmtree(root / name)
+        shutil.copytree(tmp_path / name, root / name)
+    said = "the ledger was set back or rebuilt: village/counties, edition 2, ledger entry 3, is published"
+    refuses_to_publish(deployment, {"ledger_intact"}, said)
+    deployment.run("cef", "invariants")
+    assert said in deployment.refusal("charge")
+    assert len(deployment.ledger) == 2
