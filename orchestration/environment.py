@@ -186,9 +186,13 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
 
     Every process that reads a key calls this function, so from here on, this process leaves no core file.
 
-    Raises DeclarationError, which never quotes a variable, if the value of a variable is not valid.
+    Raises DeclarationError, which never quotes a variable, if the value of a variable is not valid, or the deployment's
+    keys and records lie among its publications, which readers see and backups copy.
     """
     forbid_core_files()
+    own, published = (_follow_links(str(folder)) for folder in deployment_folders())
+    if own.startswith(published):
+        raise DeclarationError("STIRRED_HOME is inside STIRRED_PUBLISHED, which is for publications alone")
     threads = os.environ.get("STIRRED_THREADS", "0")
     if not (threads.isascii() and threads.isdigit()):
         raise DeclarationError("STIRRED_THREADS is not a number of threads such as 4 (0: all cores)")

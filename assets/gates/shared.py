@@ -306,9 +306,15 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
 
 
 def _ledger_intact(context: ReleaseContext[Any]) -> list[str]:
+    # As the gate takes the ledger itself, its verdict is not kept, which would miss editions published since.
+    ledger, reading = context.ledger, context.reading
+    if reading.problems:
+        return list(reading.problems)
     editions = signature.list_signed(context.release.published, signature.public_key(context.custody))
-    reading = context.ledger.read()
-    return [*reading.problems, *signature.find_set_back(editions, reading.entries)]
+    if not signature.find_set_back(editions, reading.entries):
+        return []
+    # Other processes may have charged and published since the reading.
+    return signature.find_set_back(editions, ledger.read().entries)
 
 
 def _settled(context: ReleaseContext[Any]) -> list[str]:

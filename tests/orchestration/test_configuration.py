@@ -65,6 +65,17 @@ def test_every_key_that_no_asset_check_or_resource_takes_is_refused_in_every_job
         assert {f"{asset}_{check.name}", f"{asset}__gates"} & asked, check
 
 
+@pytest.mark.parametrize("published", ["site", "link", "site/var"])
+def test_no_key_lies_among_the_publications(published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong program: copies the master key and the records into a backup without keys, as if they were published."""
+    (tmp_path / "site/var").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("site")
+    monkeypatch.setenv("STIRRED_HOME", str(tmp_path / "site/var"))
+    monkeypatch.setenv("STIRRED_PUBLISHED", str(tmp_path / published))
+    with pytest.raises(DeclarationError, match="STIRRED_HOME is inside STIRRED_PUBLISHED"):
+        deployment_resources(tmp_path / "site/var")
+
+
 def test_a_run_with_other_folders_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     """Earlier, such a run made a new master key, published over the release, and certified it."""
     deployment = small_deployment(tmp_path / "release")
