@@ -135,6 +135,9 @@ class Deployment:
         """
         import pyarrow as pa
 
+        from mechanisms.table_builder.asking import require_lists
+
+        require_lists(by, where or {})
         options = ["--by", _write_names(by)] + (["--per", per] if per else [])
         shared = "=".join(map(str, quantile)) if quantile else None
         asked = {"median": median, "quantile": shared, "correlate": _write_names(correlate or ()), "regress": regress}

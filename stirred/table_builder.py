@@ -93,8 +93,7 @@ class Measured(Draw):
 
     def answer(self, by: Sequence[str] = (), where: Mapping[str, Sequence[Any]] | None = None) -> asking.Answer:
         """As `ask`, as arrays with an axis for each variable, in steps of the grid."""
-        if isinstance(by, str):
-            raise QuestionError("variables are given as a list")
+        asking.require_lists(by, where or {})
         places = {name: [self._place(name, value) for value in values] for name, values in (where or {}).items()}
         return Question(self.design, tuple(by), places).answer(self.numbers)
 
@@ -291,9 +290,9 @@ def sub_table(folder: Path | str, by: Sequence[str] = (), where: Mapping[str, Se
     from assets.publication.tables import PublishedTables
     from assets.table_builder.asking import read_publication
 
+    asking.require_lists(by, where or {})
     wanted = {
-        name: values if isinstance(values, str) else [None if is_missing(value) else value for value in values]
-        for name, values in (where or {}).items()
+        name: [None if is_missing(value) else value for value in values] for name, values in (where or {}).items()
     }
     answer = read_publication(PublishedTables(Path(folder))).ask(by, wanted)
     return write_frame(answer, "pandas").astype(dict.fromkeys(_FIGURES, float))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from assets.publication.tables import PublishedTables
 from assets.table_builder.release import BETWEEN, CATEGORIES, HYPERCUBE, LARGER_PLACES, NUMBER, P_TABLE, TABLES
-from mechanisms.table_builder.asking import Answer, Question, QuestionError, means
+from mechanisms.table_builder.asking import Answer, Question, QuestionError, means, require_lists
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.p_table import PTable
@@ -62,8 +62,7 @@ class Publication:
     def questions(self, by: Sequence[str], where: Where) -> "list[Part]":
         """The questions for a table by some variables that counts only some categories: one question, or one for each
         larger place, or combination of larger places, in `by`."""
-        if isinstance(by, str) or any(isinstance(values, str) for values in where.values()):
-            raise QuestionError("variables and categories are given as lists")
+        require_lists(by, where)
         if unknown := [name for name in by if name not in self.categories]:
             raise QuestionError(f"{unknown[0]}: the hypercube is by {', '.join(self.categories)}")
         counted = {name: [self._place(name, value) for value in values] for name, values in where.items()}

@@ -24,7 +24,7 @@ estimate is the plausible ratio that the pair contradicts least. It is in every 
 empty, the interval consists of the estimate.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -49,6 +49,12 @@ _SPARE = 1.005
 
 class QuestionError(RefusedError, ValueError):
     """A question that a hypercube cannot answer. The message names the variable and the rule."""
+
+
+def require_lists(by: object, where: Mapping[str, object]) -> None:
+    """Raise QuestionError unless variables and categories are listed: each letter of a text would count as one."""
+    if any(isinstance(given, str) or not isinstance(given, Iterable) for given in (by, *where.values())):
+        raise QuestionError("variables and categories are given as lists")
 
 
 def margin_of_one(hypercube: Hypercube, table: Table) -> float:

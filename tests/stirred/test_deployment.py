@@ -65,6 +65,13 @@ def test_a_publication_is_read_with_its_errors_and_refused_if_it_was_altered(pub
         published[release].table("tenure_by_county")
 
 
+def test_texts_in_place_of_lists_are_no_question() -> None:
+    """The command would count each letter of a text as a variable or a category."""
+    for by, where in (("state", {}), (["state"], {"state": "10"})):
+        with pytest.raises(RefusedError, match="given as lists"):
+            stirred.open(PROJECT).ask("survey/tables_employment", by, where)
+
+
 def test_a_publication_is_verified_with_the_key_that_is_given(published: Deployment, tmp_path: Path) -> None:
     release = name(published)
     (identity,) = published.verify(release, published.published / PUBLIC_KEY)

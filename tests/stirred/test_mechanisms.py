@@ -261,6 +261,9 @@ def test_a_hypercube_answers_sub_tables_of_all_declared_categories(
         assert cube.ask().estimate.round(6).tolist() == [300]
     with pytest.raises(QuestionError, match="no category 'C'"):
         cube.ask(["size"], {"county": ["C"]})
+    for by, where in (("size", {}), (["size"], {"county": "AB"}), (["size"], {"county": 1})):
+        with pytest.raises(QuestionError, match="given as lists"):  # not the counties A and B
+            cube.ask(by, where)
     with pytest.raises(ValueError, match=r"^size: 100 of 300 records have no declared category$"):
         table_builder.measure(households, {"size": [1, 2]}, rho=1, randomness=randomness)
     with pytest.raises(ValueError, match="epsilon or rho"):

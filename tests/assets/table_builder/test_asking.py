@@ -127,7 +127,7 @@ def test_a_mean_of_negative_amounts_may_be_as_near_to_0_as_the_greatest_weight_a
 
 def test_texts_in_place_of_lists_are_refused() -> None:
     """Python would take every letter of a text for a variable or a category."""
-    for by, where in (("state", {}), (["state"], {"sex": "fm"})):
+    for by, where in (("state", {}), (["state"], {"sex": "fm"}), (["state"], {"sex": 1})):
         with pytest.raises(QuestionError, match="given as lists"):
             published(1).ask(by, where)
 
