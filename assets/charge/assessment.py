@@ -295,12 +295,15 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
         yield f"the mechanism changed from {before.get('mechanism')} to {now['mechanism']}"
     if before.get("version") != now["version"]:
         yield f"the version of the mechanism changed from {before.get('version')} to {now['version']}"
-    for name, old, new in _differences(before.get("parameters", {}), now["parameters"]):
+    rules = list(_differences(before.get("parameters", {}), now["parameters"]))
+    for name, old, new in rules:
         yield f"parameter {name} changed from {old} to {new}"
     inputs = before.get("inputs", {})
     changed = sorted(name for name in now["inputs"] if inputs.get(name) != now["inputs"][name])
     if changed:
-        yield f"the records changed (changed input{'s' * (len(changed) > 1)}: {', '.join(changed)})"
+        # Versions of inputs also depend on rules such as recodes, so under other rules they do not show which it was.
+        otherwise = ", or are recoded or counted differently" if rules else ""
+        yield f"the records changed{otherwise} (changed input{'s' * (len(changed) > 1)}: {', '.join(changed)})"
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, str, str]]:

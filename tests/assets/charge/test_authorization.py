@@ -17,7 +17,7 @@ from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details, make_withdrawal
 from resources.custody import Custody
 from resources.ledger import Ledger, Reading
-from tests.deployments import TO_PUBLICATION, Deployment, households, small_dataset, small_deployment, write_csv
+from tests.deployments import TO_PUBLICATION, UNITS, Deployment, households, small_dataset, small_deployment, write_csv
 from tests.depth import deep_cases, quick_cases
 
 BEFORE = ("cef", "invariants")
@@ -222,6 +222,11 @@ def test_changed_records_are_found_said_and_not_charged(asking: Deployment[Swapp
     withdrawn = make_withdrawal(asking.ledger, asking.ledger[0], "release", "Ada Lovelace")
     assert find_charged(asking.context.method, [*asking.ledger, withdrawn]) is None
     assert "Since ledger entry 1, parameter swap_rate changed from 1/3 to 1/4." in refusal
+    columns = UNITS | {"tenure": UNITS["tenure"] | {"null": ["-"]}}
+    units = {"path": str(asking.root / "units.csv"), "columns": columns}
+    recoded = small_deployment(asking.root, dataset={"charging": "ask", "units": units}, units=households()[:-1])
+    recoded.run(*BEFORE)
+    assert "; the records changed, or are recoded or counted differently (changed" in recoded.refusal("charge")
     renamed = small_deployment(asking.root, dataset={"charging": "ask"}, name="renamed")
     renamed.run(*BEFORE)
     assert "The release has the same parameters and records as counties" in renamed.refusal("charge")
