@@ -190,8 +190,11 @@ class Curve:
             return [1.0] * len(rates)
         window = self._convolve(0.0, self._choose_step(0.0, None, gap))
         upper, _ = self._bound_curve(window, 1.0)
-        ratios = np.exp(np.minimum(window.epsilons, _LARGEST_EXPONENT))
-        return [float(min(1.0, (ratios * rate + upper).min())) for rate in rates]
+        # At the largest finite loss, which is between two steps, δ is the probability of an infinite one.
+        epsilons = np.append(window.epsilons, self._moments.most + self._slack)
+        deltas = np.append(upper, self._infinite + self._cut)
+        ratios = np.exp(np.minimum(epsilons, _LARGEST_EXPONENT))
+        return [float(min(1.0, (ratios * rate + deltas).min())) for rate in rates]
 
     def _find_theta(self, is_small: Callable[[float], bool], gap: float) -> float:
         """The largest θ that is too small, by bisection of its logarithm; 0 if none is. Near the largest possible loss,

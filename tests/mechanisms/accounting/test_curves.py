@@ -408,8 +408,10 @@ def test_the_best_attack_is_right_as_often_as_is_stated(prior: Fraction) -> None
 
 
 def test_true_positive_rates_of_pure_and_gaussian_noise() -> None:
+    """Wrong program: states more than e^ε·α for pure noise, because ε is between two steps of the curve."""
     pure = Curve([LossPair(PureLoss(Fraction(3)))])
     assert pure.bound_powers([0.01, 0.5]) == pytest.approx([0.01 * math.exp(3), 1 - math.exp(-3) * 0.5], rel=1e-3)
+    assert 0.01 * math.exp(3) <= pure.bound_powers([0.01])[0] < 0.01 * math.exp(3) * (1 + 1e-9)
     wide = Curve([GaussianPair(Fraction(400))] * 400)
     normal = NormalDist()
     assert wide.bound_powers([0.01]) == pytest.approx([normal.cdf(normal.inv_cdf(0.01) + 1)], abs=2e-3)
