@@ -143,7 +143,8 @@ def _imagine(population: Population, entries: Sequence[Entry]) -> None:
         show_charge(population.datasets[0], release.partition("/")[2], planned, entries)
     name = st.text_input("Its name", "next_release", max_chars=60)
     measures = {"ε": PureLoss, "ρ": ConcentratedLoss}
-    symbol = st.selectbox("Its loss is stated in", list(measures), format_func={"ε": "ε (pure)", "ρ": "ρ (zCDP)"}.__getitem__)
+    words = {"ε": "ε (pure)", "ρ": "ρ (zCDP)"}
+    symbol = st.selectbox("Its loss is stated in", list(measures), format_func=words.__getitem__)
     text = st.text_input("The loss, such as 1, 0.5 or 1/2", "1", max_chars=40)
     try:
         loss = measures[symbol](positive_fraction(text))
