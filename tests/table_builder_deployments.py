@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from assets.table_builder.declaration import TableBuilderDeclaration
-from assets.table_builder.release import HypercubeRelease
 from orchestration.components.release import ReleaseComponent
 from orchestration.components.table_builder import TableBuilder
 from tests.deployments import (
@@ -82,12 +81,13 @@ def after_swap_deployment(
     units: Sequence[Mapping[str, Any]] | None = None,
     dataset: Mapping[str, Any] | None = None,
     swap: Mapping[str, Any] | None = None,
+    tested: int = 0,
     **changes: Any,
-) -> Deployment[HypercubeRelease]:
+) -> Deployment[Any]:
     """A deployment of a hypercube that is counted from the withheld records of a swap of the same dataset.
 
     Args:
-        root, units, dataset, changes: as in `hypercube_deployment`.
+        root, units, dataset, tested, changes: as in `hypercube_deployment`.
         cube: the declared hypercube.
         swap: changes to the declaration of the swap.
     """
@@ -96,5 +96,5 @@ def after_swap_deployment(
     declared = small_dataset(root, **(dataset or {}))
     swapping = small_release(declared, **(SWAP | dict(swap or {})))
     given = {"name": "tables", "dataset": "village", "title": "Noisy tables", "hypercubes": [cube], **changes}
-    (component,) = TableBuilder(TableBuilderDeclaration.model_validate(given)).releases([swapping])
-    return deploy(root, declared, component, swapping)
+    releases = list(TableBuilder(TableBuilderDeclaration.model_validate(given)).releases([swapping]))
+    return deploy(root, declared, releases.pop(tested), *releases, swapping)

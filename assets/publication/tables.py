@@ -1,5 +1,6 @@
 """The tables of a publication as readers see them: by name, from the Parquet files in its folder."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.release.signature import SignedFolder
+from assets.release.signature import PACKAGE, SignedFolder
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,9 @@ class PublishedTables:
         if file not in self._read:
             self._read[file] = self.signed.read(file)
         return pq.read_table(pa.BufferReader(self._read[file]), **options)
+
+    def read_interval_methods(self) -> list[str]:
+        """The methods of the tables' 90% intervals, in the words of the data dictionary. Raises as `read`."""
+        dictionary = self.signed.read(PACKAGE) if self.signed else (self.folder / PACKAGE).read_bytes()
+        resources = json.loads(dictionary)["resources"]
+        return [resource["interval"]["method"] for resource in resources if "interval" in resource]

@@ -42,6 +42,7 @@ from assets.table_builder.tables import (
     describe_planned,
     describe_planned_tables,
     describe_product,
+    explain_interval,
     find_geography,
     planned_tables,
     round_figure,
@@ -279,6 +280,7 @@ def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
             PublishedColumn("second_factor", "string", "The second factor; empty for 1"),
         ]
     name, numbers = (QUANTILES, NODES) if of_quantiles else (STATISTICS, MOMENTS)
+    interval = "" if release.drawn else explain_interval(release, name)
     texts = [f"{text}, drawn" if release.drawn else text for text in (name, numbers)]
     words = "1: the number that is drawn" if release.drawn else "Noisy number in steps, as drawn; it may be negative"
     cells_of_tables = cells
@@ -302,12 +304,9 @@ def published_statistic(release: StatisticRelease) -> list[PublishedTable]:
             (*cells, *described),
             (*release.cube.variables, *keys),
             geography=find_geography(release, release.cube.variables),
-            interval="" if release.drawn else PROSE(f"interval, {name}"),
+            interval=interval,
         ),
-        *(
-            describe_product(release, product, described, keys, "" if release.drawn else PROSE(f"interval, {name}"))
-            for product in release.cube.products
-        ),
+        *(describe_product(release, product, described, keys, interval) for product in release.cube.products),
         PublishedTable(
             numbers,
             f"{release.title}: noisy numbers",

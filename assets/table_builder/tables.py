@@ -1,7 +1,7 @@
 """The tables of a hypercube that the stages `plan` (from the declaration alone) and `tables` (from the measurements)
 store, with their descriptions in the data dictionary."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from math import sqrt
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from assets.conventions import preview
 from assets.measurement.grid import GridCounts
+from assets.publication.tables import PublishedTables
 from assets.release.columns import ARROW, Role, describe_columns, explain_amount
 from assets.release.published import ERRORS, SUPPRESSED, PublishedColumn, PublishedTable, describe_column, error_columns
 from assets.release.stage import store_rows
@@ -27,6 +28,9 @@ from mechanisms.table_builder.hypercube import Margins
 from mechanisms.table_builder.hypercube import Table as Variables
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
+
+AFTER_A_SWAP = PROSE("interval, after a swap")
+"""The sentence on what intervals after a swap do not cover."""
 
 FIGURES = ("measured", *ERRORS)
 """The columns of figures, which are empty where an estimate is not published."""
@@ -231,7 +235,7 @@ def _show(release: HypercubeRelease, row: Mapping[str, Any]) -> tuple[str, str, 
 
 
 def published_tables(release: HypercubeRelease) -> list[PublishedTable]:
-    interval = _explain_interval(release)
+    interval = explain_interval(release)
     products = (
         describe_product(release, product, _figures(release), (), interval) for product in release.cube.products
     )
@@ -269,9 +273,17 @@ def describe_planned(
     return PublishedTable(name, title, PROSE(name, design=release.design), release.public(name), tuple(described), key)
 
 
-def _explain_interval(release: HypercubeRelease) -> str:
-    words = PROSE("interval, fitted" if release.design.margins is Margins.FITTED else "interval")
-    return f"{words} {PROSE('interval, after a swap')}" if release.withheld else words
+def explain_interval(release: HypercubeRelease, of: str = "") -> str:
+    """The method of the intervals of its estimates, or of its quantiles or statistics (`of`)."""
+    words = PROSE(f"interval, {of or 'fitted'}" if of or release.design.margins is Margins.FITTED else "interval")
+    return f"{words} {AFTER_A_SWAP}" if release.withheld else words
+
+
+def remark_on_intervals(answering: Iterable[PublishedTables]) -> str:
+    """The remark that the intervals of an answer do not cover a swap, if those of the publications do not; "" if they
+    do. Raises as `PublishedTables.read`."""
+    methods = [method for files in answering for method in files.read_interval_methods()]
+    return AFTER_A_SWAP if any(AFTER_A_SWAP in method for method in methods) else ""
 
 
 def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
@@ -306,7 +318,7 @@ def _describe_hypercube(release: HypercubeRelease) -> PublishedTable:
         ("table_name", "cell"),
         geography=find_geography(release, release.cube.variables),
         dimensions=tuple(release.cube.variables),
-        interval=_explain_interval(release),
+        interval=explain_interval(release),
     )
 
 

@@ -98,14 +98,17 @@ def table(
     if as_json:
         print_json({"from": names, "rows": answers.to_pylist()})
         return
-    write = TableBuilder.describe_categories(published[0][names[0]], codes=codes)
+    answering = [tables[name] for tables, name in zip(published, names, strict=True)]
+    write = TableBuilder.describe_categories(answering[0], codes=codes)
     rows = [
         [write(name, cell) if name in variables else _format_figure(cell) for name, cell in row.items()]
         for row in answers.to_pylist()
     ]
     print_table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in answers.column_names], rows)
+    if remark := TableBuilder.remark_on_intervals(answering):
+        echo(remark, err=True)
     if statistic:
-        echo(TableBuilder.read_statistic(published[0][names[0]]).bounds, err=True)
+        echo(TableBuilder.read_statistic(answering[0]).bounds, err=True)
     if per:
         echo("Records without an amount, if any, add 0 to the sum, but count in the divisor.", err=True)
         echo("Amounts are as in their column, without weights.", err=True)

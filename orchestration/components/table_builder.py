@@ -1,6 +1,6 @@
 """The component of a release by the table builder, which declares several hypercubes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -137,6 +137,13 @@ class TableBuilder(DeclaresReleases):
         from assets.table_builder.statistics_asking import read_statistic
 
         return read_statistic(files)
+
+    @staticmethod
+    def remark_on_intervals(answering: "Iterable[PublishedTables]") -> str:
+        """What the intervals of answers do not cover, as `assets.table_builder.tables.remark_on_intervals`."""
+        from assets.table_builder.tables import remark_on_intervals
+
+        return remark_on_intervals(answering)
 
     @staticmethod
     def describe_categories(files: "PublishedTables", *, codes: bool) -> Callable[[str, Any], str]:

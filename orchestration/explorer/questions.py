@@ -51,7 +51,7 @@ def show_answer(picture: DeltaGenerator, release: str, words: Mapping[str, str],
     variables as the release's tables do."""
     folder, scope = find_published() / release, f"{release}:ask:"
     try:
-        published, write = _read(folder, SignedFolder.open(folder, read_key()).checksums)
+        published, write, remark = _read(folder, SignedFolder.open(folder, read_key()).checksums)
         asked = [QUANTILE] if published.has_quantiles else [SUMMARY, CORRELATION, REGRESSION]
         question = choose("Question", {name: _WORDS[name] for name in asked}, link, "question", scope)
         arguments = _choose_arguments(question, published, link, scope)
@@ -83,20 +83,22 @@ def show_answer(picture: DeltaGenerator, release: str, words: Mapping[str, str],
             ]
         )
         st.caption(_ABOUT_DRAWN if published.drawn else _ABOUT_ERRORS)
-        st.caption(escape(published.bounds))
+        st.caption(escape(f"{remark} {published.bounds}".strip()))
         if question == QUANTILE and not published.drawn:
             st.caption(ON_GRID)
 
 
 @lru_cache(maxsize=8)
-def _read(folder: Path, checksums: str) -> tuple[Any, Callable[[str, Any], str]]:
-    """A publication as signed with these checksums, and a function that writes its categories. A file that was altered
-    for a while would otherwise stay in the cached answers. Raises VerificationError."""
+def _read(folder: Path, checksums: str) -> tuple[Any, Callable[[str, Any], str], str]:
+    """A publication as signed with these checksums, a function that writes its categories, and a remark on its
+    intervals. A file that was altered for a while would otherwise stay in the cached answers. Raises
+    VerificationError."""
     signed = SignedFolder.open(folder, read_key())
     if signed.checksums != checksums:
         raise VerificationError(f"{folder} was published anew while it was read; load the page again")
     files = PublishedTables.of(signed)
-    return TableBuilder.read_statistic(files), TableBuilder.describe_categories(files, codes=False)
+    write = TableBuilder.describe_categories(files, codes=False)
+    return TableBuilder.read_statistic(files), write, TableBuilder.remark_on_intervals([files])
 
 
 def _choose_arguments(question: str, published: Any, link: dict[str, str], scope: str) -> list[Any]:

@@ -26,12 +26,19 @@ from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
 from assets.release.signature import SignedFolder, altered_files, public_key
 from assets.release.statement import Statement
-from assets.table_builder.asking import PLACES, least_variance, read_labels, read_publication, write_category
+from assets.table_builder.asking import (
+    PLACES,
+    least_variance,
+    read_labels,
+    read_publication,
+    write_category,
+)
 from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import accuracy, hypercube_statement
-from assets.table_builder.tables import planned_tables, published_tables
+from assets.table_builder.statistics_tables import published_statistic
+from assets.table_builder.tables import AFTER_A_SWAP, planned_tables, published_tables
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, PureLoss
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.asking import QuestionError
@@ -56,7 +63,14 @@ from tests.deployments import (
 )
 from tests.depth import deep_cases
 from tests.docs.warehouse import tables_of, undescribed
-from tests.table_builder_deployments import AFTER, TENURE, after_swap_deployment, hypercube_deployment, hypercubes
+from tests.table_builder_deployments import (
+    AFTER,
+    STATISTICS,
+    TENURE,
+    after_swap_deployment,
+    hypercube_deployment,
+    hypercubes,
+)
 
 EXPORT = """\
 i;j;p;v;p_int_ub
@@ -493,6 +507,23 @@ def test_the_command_shows_labels_beside_codes(
         assert code in plain
 
 
+def test_the_command_remarks_that_intervals_after_a_swap_do_not_cover_it(
+    stirred_table: Callable[..., tuple[int, Any, str]], published: Deployed, tmp_path: Path
+) -> None:
+    """As the dictionary of the publication states it. Wrong program: it prints intervals as if they were of the counts
+    before the swap."""
+    arguments = ["table", "village/tables_tenure", "--by", "tenure"]
+    folder, swap = tmp_path / "published" / "village" / "tables_tenure", "It does not cover the swap."
+    assert swap not in CliRunner().invoke(cli.main, arguments).stderr
+    dictionary = json.loads((folder / signature.PACKAGE).read_bytes())
+    for resource in dictionary["resources"]:
+        if "interval" in resource:
+            resource["interval"]["method"] += f" {AFTER_A_SWAP}"
+    (folder / signature.PACKAGE).write_text(json.dumps(dictionary))
+    signature.sign(folder, published.context.custody)
+    assert CliRunner().invoke(cli.main, arguments).stderr.endswith(f"{swap}\n")
+
+
 @pytest.mark.parametrize("where", ["tenure in (own)", "tenure IN own", "tenure=own", "tenure in ('own')"])
 def test_the_command_answers_from_what_is_published(
     stirred_table: Callable[..., tuple[int, Any, str]], published: Deployed, where: str
@@ -914,6 +945,13 @@ def test_errors_after_a_swap_are_stated_without_the_swap(counted: Deployed, tmp_
     for release, expected in ((released, True), (release_of(counted, TENURE), False)):
         assert (sentence in published_tables(release)[0].interval) == expected
         assert ("the swap before the noise" in accuracy(release).note) == expected
+
+
+def test_errors_of_quantiles_and_moments_after_a_swap_are_stated_without_the_swap(tmp_path: Path) -> None:
+    cube = AFTER | {name: STATISTICS[name] for name in ("quantiles", "moments")}
+    for tested in (1, 2):
+        release = after_swap_deployment(tmp_path / f"{tested}", cube, tested=tested).release
+        assert published_statistic(release)[0].interval.endswith("It does not cover the swap."), release.name
 
 
 def test_the_certificate_states_a_lower_delta_beside_the_one_that_is_charged(counted: Deployed) -> None:
