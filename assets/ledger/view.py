@@ -43,6 +43,8 @@ AUTOMATICALLY = "automatic"
 """The same in a table."""
 FOR_CONTRIBUTOR = "for one contributor"
 """The label of the text that `describe_contributor` returns."""
+UNDECLARED = "no longer declared"
+"""The words for the cap of a charged population that no dataset declares any more."""
 NONE = "–"
 _BLOCKS = 10
 _MINUTES = len("2026-01-01T00:00")
@@ -165,23 +167,24 @@ def list_budgets(entries: Sequence[Entry], populations: Iterable[Population]) ->
 
 
 def list_budget_records(reading: Reading, populations: Iterable[Population]) -> list[dict[str, Any]]:
-    """For each declared population: its datasets, cap, charges and remaining budget. For scripts."""
+    """For each budget of `list_budgets`: its declared datasets, cap, charges and remainder. For scripts."""
     populations = tuple(populations)
+    asks = {population.name: population.datasets[0].asks for population in populations}
     budgets = list_budgets(() if reading.problems else reading.entries, populations)
     unknown = {"beside": "", "contributor": "", "charged": "unknown: the ledger is not intact", "left": "unknown"}
     return [
         {
-            "population": population.name,
+            "population": name,
             "datasets": list(budget.declared),
-            "cap": format_loss(population.cap),
-            "charging": "asks" if population.datasets[0].asks else "automatic",
+            "cap": format_loss(budget.cap) if budget.cap else UNDECLARED,
+            "charging": {True: "asks", False: "automatic", None: NONE}[asks.get(name)],
             "beside": budget.warning,
             "contributor": budget.of_contributor,
             "charged": format_loss(budget.total) if budget.total else f"cannot be added up: {budget.problem}",
             "left": budget.left,
         }
         | (unknown if reading.problems else {})
-        for population, budget in zip(populations, budgets.values(), strict=False)
+        for name, budget in budgets.items()
     ]
 
 
@@ -225,7 +228,7 @@ def list_budget_rows(budgets: Iterable[Budget]) -> list[dict[str, str]]:
     rows = []
     for budget in budgets:
         cap, total = budget.cap, budget.total
-        row = {"of": budget.name, "spent": budget.spent, "left": NONE, "of the cap": "no longer declared"}
+        row = {"of": budget.name, "spent": budget.spent, "left": NONE, "of the cap": UNDECLARED}
         if cap:
             at_delta = format_loss(cap).partition(" at ")[2]
             of_cap = f"of\u00a0{cap.round_up()}" + (f" {keep_together(f'at {at_delta}')}" if at_delta else "")

@@ -12,7 +12,7 @@ import streamlit as st
 from assets.charge.assessment import predict_budget
 from assets.ledger.population import Population
 from assets.ledger.remarks import write_remarks
-from assets.ledger.view import Budget, list_budget_rows, list_budgets, list_charge_rows, list_total_rows
+from assets.ledger.view import UNDECLARED, Budget, list_budget_rows, list_budgets, list_charge_rows, list_total_rows
 from assets.release.dataset import DatasetDeclaration
 from assets.release.numbers import positive_fraction
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, PureLoss, format_loss
@@ -58,19 +58,19 @@ def show() -> None:
         st.info("No dataset is declared.")
         return
     show_table(list_budget_rows(budgets.values()), _BUDGETS)
-    if not populations:
-        return
     controls, picture = split_page()
     with controls:
         link: dict[str, str] = {}
-        titles = {name: f"{population.title} ({name})" for name, population in populations.items()}
+        titles = dict.fromkeys(budgets, UNDECLARED) | {name: each.title for name, each in populations.items()}
         # A charged population has more to show.
         charged = (position for position, each in enumerate(titles) if budgets[each].charges)
-        name = choose("Population", titles, link, "population", default=next(charged, 0))
+        options = {name: f"{title} ({name})" for name, title in titles.items()}
+        name = choose("Population", options, link, "population", default=next(charged, 0))
         st.query_params.from_dict(link)
-        _imagine(populations[name], entries)
+        if name in populations:
+            _imagine(populations[name], entries)
     with picture:
-        _show_budget(budgets[name], populations[name])
+        _show_budget(budgets[name])
     _show_invariants(budgets[name])
 
 
@@ -84,11 +84,12 @@ def show_charge(dataset: DatasetDeclaration, release: str, charge: Specification
         st.success(escape(words))
 
 
-def _show_budget(budget: Budget, population: Population) -> None:
+def _show_budget(budget: Budget) -> None:
     spent, left, most = st.columns([1.5, 1, 1])
     spent.metric("Spent, rounded up", budget.spent)
     left.metric("Left, rounded down", budget.left)
-    most.metric("Cap", format_loss(population.cap).partition(" at ")[0], help=format_loss(population.cap))
+    cap = format_loss(budget.cap) if budget.cap else UNDECLARED
+    most.metric("Cap", cap.partition(" at ")[0], help=cap)
     if budget.problem:
         st.warning(escape(f"The charges cannot be counted under the cap: {budget.problem}."))
     if budget.warning:

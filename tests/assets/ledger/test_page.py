@@ -10,11 +10,12 @@ import pytest
 from assets.conventions import DRAW_ID, group_digits
 from assets.ledger.page import LATEST, REPLAY, describe_ledger, read_last_replays
 from assets.ledger.population import Population
-from assets.ledger.view import draw_share
+from assets.ledger.view import draw_share, list_budget_records
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details, Entry, make_reservation, make_settlement, make_withdrawal
+from resources.ledger import Reading
 
 LOSS = PureLoss(Fraction(5, 2))
 
@@ -123,6 +124,9 @@ def test_full_identifiers_are_one_click_away(chain: list[Entry], shown: dict[str
 def test_a_population_that_is_no_longer_declared_is_still_shown(chain: list[Entry]) -> None:
     (row,) = [row for row in rows(describe_ledger(chain, [], {}), "budget") if row[0] == "people"]
     assert row == ["people", "ε = 7.5000", "–", "no longer declared"]
+    record = list_budget_records(Reading(tuple(chain), ()), [])[0]
+    found = [record[name] for name in ("population", "charged", "cap", "left")]
+    assert found == ["people", "ε = 7.5000", "no longer declared", "unknown"]
 
 
 def test_a_new_deployment_shows_its_caps() -> None:

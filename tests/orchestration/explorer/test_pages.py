@@ -21,7 +21,7 @@ from streamlit.testing.v1 import AppTest
 
 from assets.charge.assessment import predict_budget
 from assets.ledger.population import Population
-from assets.ledger.view import list_budgets
+from assets.ledger.view import UNDECLARED, list_budgets
 from assets.release.signature import PUBLIC_KEY, fingerprint, pem, public_key, sign
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
@@ -630,6 +630,13 @@ def test_the_page_of_budgets_shows_what_is_spent_and_left_and_whether_a_charge_w
     test.text_input[1].set_value("38").run()
     assert "does not fit under the cap" in test.error[0].value
     assert any(table.value.iloc[0, 0] == "the number of homes" for table in test.table)
+    ledger.reserve("renamed", "counts", "e" * 64, specification, CustodyMode.ESCROWED, None)
+    test = AppTest.from_function(page_of_budgets, default_timeout=60)
+    test.query_params["population"] = "renamed"
+    test.run()
+    assert not test.exception
+    assert [metric.value.replace("\u00a0", " ") for metric in test.metric] == ["ε = 2.5000", "unknown", UNDECLARED]
+    assert not test.text_input, "nothing more can be charged to it"
 
 
 def lines_without_errors() -> None:
