@@ -331,7 +331,12 @@ def _discard(folder: Path) -> None:
     if folder.is_symlink() or folder.is_file():
         folder.unlink()
     elif folder.exists():
-        shutil.rmtree(folder)
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            # The error has the name of the file alone.
+            error.filename = f"{error.filename} in {folder}"
+            raise
 
 
 def _move(folder: Path, arriving: Path) -> None:

@@ -24,7 +24,8 @@ _ZONES = (Zone.CONFIDENTIAL, Zone.PUBLIC)
 
 
 class WithdrawalError(Exception):
-    """The withdrawal is impossible as requested. All data are unchanged."""
+    """The withdrawal is impossible as requested, and all data are unchanged; or it is incomplete, as the message
+    states."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
 
     Raises:
         WithdrawalError: if there is no charge, table or publication under this name, `by` does not name a person in
-            one plain line, or only earlier editions of another publication rest on the release.
+            one plain line, only earlier editions of another publication rest on the release, or, after the ledger's
+            entries, a file cannot be removed.
         LedgerError: if the ledger is not intact.
     """
     name = f"{dataset}/{release}" if release else dataset
@@ -80,8 +82,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         raise WithdrawalError(f"{name} is not withdrawn, because no person is named (by)")
     if unfit := find_unfit_name(by):
         raise WithdrawalError(f"{name} is not withdrawn: by {unfit}")
-    warehouse = ledger.warehouse
-    zones = [zone for zone in _ZONES if warehouse.holds(zone)]
+    zones = [zone for zone in _ZONES if ledger.warehouse.holds(zone)]
     folders = _find_folders(published / dataset, release, ledger.custody)
     charged = any(
         entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
@@ -90,6 +91,24 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     if not charged and not folders and not any(_schemas_of(ledger, zone, dataset, release) for zone in zones):
         raise WithdrawalError(f"there is no data of {name}: no charge, no table and no publication")
     entries = ledger.withdraw(dataset, release, by.strip())
+    try:
+        return _remove(ledger, published, dataset, release, entries, folders)
+    except OSError as error:
+        cause = f"{error.filename or 'writing'}: {error.strerror}" if error.errno else str(error)
+        raise WithdrawalError(
+            f"{name} is not completely withdrawn: {cause}. The ledger's entries are written, so no withdrawn draw is "
+            "made or published again. Make the file and its folder removable, and repeat the withdrawal, which removes "
+            "the rest"
+        ) from None
+
+
+def _remove(
+    ledger: Ledger, published: Path, dataset: str, release: str | None, entries: tuple[Entry, ...], folders: list[Path]
+) -> Withdrawal:
+    """Remove the data of a release or dataset after the ledger's entries; `folders` are those found before. Raises
+    OSError."""
+    name, warehouse = f"{dataset}/{release}" if release else dataset, ledger.warehouse
+    zones = [zone for zone in _ZONES if warehouse.holds(zone)]
     # A run may be publishing for the first time. The removal waits for it. Later runs find the ledger's entries and
     # stop.
     own = folders if release is None else [published / dataset / release]

@@ -1,5 +1,7 @@
 """A withdrawn release is gone, to the last byte; its charges stay charged; and its draw is never made again."""
 
+import errno
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -7,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -95,6 +98,25 @@ def test_what_stands_in_the_place_of_the_list_keeps_nothing_from_being_withdrawn
     ledger: Ledger, tmp_path: Path
 ) -> None:
     (tmp_path / "published" / "index.html").mkdir()
+    withdraw(ledger, tmp_path / "published", "village", "a", "Ann")
+    assert left(tmp_path) == EVERYTHING - {"village__a"}
+
+
+def test_a_file_that_cannot_be_removed_is_named_with_what_is_done_and_left(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An example is an immutable file. Wrong program: it names no folder, and leaves open whether anything happened."""
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), "table.csv")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("assets.publication.placement.shutil", SimpleNamespace(rmtree=refuse))
+        with pytest.raises(WithdrawalError) as refused:
+            withdraw(ledger, tmp_path / "published", "village", "a", "Ann")
+    left_in = tmp_path / "published" / "village" / ".a.arriving"
+    assert f"table.csv in {left_in}: Operation not permitted" in str(refused.value)
+    assert str(refused.value).startswith("village/a is not completely withdrawn: ")
     withdraw(ledger, tmp_path / "published", "village", "a", "Ann")
     assert left(tmp_path) == EVERYTHING - {"village__a"}
 
