@@ -21,6 +21,7 @@ from orchestration.components.publisher import PublisherSettings
 from orchestration.components.release import DeclaresReleases, dataset_of
 from orchestration.components.scaffolding import JobComponent
 from orchestration.defs_files import require_unambiguous_text
+from orchestration.planning import find_charge_problem
 from orchestration.release_definitions import define_stages
 from resources.faults import name_error
 from resources.project import list_files
@@ -100,7 +101,10 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
                 continue
             try:
                 dataset = dataset_of(release.declaration, datasets)
-                define_stages(release, release.method(release.release(dataset, published)))
+                method = release.method(release.release(dataset, published))
+                define_stages(release, method)
+                if problem := find_charge_problem(method.release, method.release.declared_specification):
+                    raise DeclarationError(problem)
             except (DeclarationError, ValidationError) as error:
                 problems += _explain(document.file, document.node, error)
     try:

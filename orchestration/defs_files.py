@@ -164,8 +164,16 @@ def _check(loader: yaml.SafeLoader, node: yaml.Node, file: str) -> None:
     if not isinstance(node, yaml.MappingNode):
         return
     lines: dict[object, int] = {}
-    for key_node, _ in node.value:
+    before: yaml.Node | None = None
+    for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
+        if before is not None and _is_decimal_comma(before, key_node, value_node):
+            written = f"{before.value},{key_node.value}"
+            raise DeclarationError(
+                f"{file}:{line}: {written} is not read as one number: a comma separates the fields of a mapping; write "
+                f"{before.value}.{key_node.value}, with a decimal point"
+            )
+        before = value_node
         if not isinstance(key_node, yaml.ScalarNode):
             raise DeclarationError(f"{file}:{line}: a key is a single text or number")
         key = _value(loader, key_node, file)
@@ -174,6 +182,13 @@ def _check(loader: yaml.SafeLoader, node: yaml.Node, file: str) -> None:
                 f"{file}:{line}: {shown(key)} is declared twice, first in line {lines[key]}; only one would count"
             )
         lines[key] = line
+
+
+def _is_decimal_comma(before: yaml.Node, key: yaml.Node, value: yaml.Node) -> bool:
+    """Whether a field without a value, as in `{epsilon: 0,5}`, is the end of the number before it."""
+    parts = (before, key)
+    digits = all(isinstance(part, yaml.ScalarNode) and not part.style and part.value.isdecimal() for part in parts)
+    return digits and value.value == "" and key.start_mark.index == before.end_mark.index + 1
 
 
 def _value(loader: yaml.SafeLoader, node: yaml.ScalarNode, file: str) -> object:

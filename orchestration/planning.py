@@ -21,13 +21,14 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
 from assets.release.numbers import positive_fraction
 from assets.release.plan import Line, Plan, PlanRequest
-from assets.release.release import DeclarationError
+from assets.release.release import DeclarationError, Release
 from assets.release.risks import add_risk
 from mechanisms.accounting.composition import DoesNotCompose, fits
 from mechanisms.accounting.curves import Curve
 from mechanisms.accounting.losses import InfiniteLoss, format_loss
 from mechanisms.accounting.risks import bound_posterior, compose_charges, find_pairs
 from mechanisms.accounting.rounding import format_decimal
+from mechanisms.accounting.specification import Specification
 from orchestration.components.release import ReleaseComponent
 
 _STAYS = ("name", "dataset")
@@ -108,7 +109,7 @@ def plan_declaration(
         words = describe_contributor(specification)
         facts = {**plan.facts, FOR_CONTRIBUTOR: words} if words else plan.facts
         plan = replace(plan, specification=specification, facts=facts)
-    plan = replace(plan, problem=plan.problem or _find_problem(method, plan))
+    plan = replace(plan, problem=plan.problem or find_charge_problem(method.release, plan.specification))
     return PlannedDeclaration(changed, method, add_risk(plan))
 
 
@@ -240,9 +241,9 @@ def _parse_number(field: str, value: object) -> Fraction:
         raise ValueError(f"{field}: {error}") from None
 
 
-def _find_problem(method: Method[Any, Any, Any], plan: Plan) -> str:
-    """The reason why a charge would be refused even without other charges, as a sentence; "" if it would not be."""
-    release, charge = method.release, plan.specification
+def find_charge_problem(release: Release, charge: Specification | None) -> str:
+    """The reason why a charge would be refused even without other charges, as a sentence; "" if it would not be, or the
+    charge is unknown."""
     try:
         release.require_allowed()
     except DeclarationError as error:

@@ -223,6 +223,11 @@ class Release:
         return specification
 
     @property
+    def declared_specification(self) -> Specification | None:
+        """The DP specification of every draw, if there are draws and it follows from the declaration alone."""
+        return self.specification if self.declaration.charges else None
+
+    @property
     def counted_with(self) -> Mapping[str, Any]:
         """The parameters of the tables that the charge reads, as plain values; none by default."""
         return {}

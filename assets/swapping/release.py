@@ -48,6 +48,10 @@ class SwappingRelease(Release):
         if self.declaration.experiment:
             self._check_experiment(self.declaration.experiment)
 
+    @property
+    def declared_specification(self) -> None:
+        """None: the loss follows from the largest stratum."""
+
     def _check_withheld(self) -> None:
         """Check the fields of a withheld swap: the loss of noise after it needs rates that are constant in strata."""
         declaration, design = self.declaration, self.design

@@ -103,6 +103,11 @@ def test_each_broken_declaration_is_told_with_its_file_and_line_and_hides_no_oth
     assert problems(good) == []
     (confidential,) = problems(good | {"j": LABORATORY.format(name="six")})
     assert confidential.startswith("j/defs.yaml:4: laboratory good/six: dataset: good is not declared synthetic")
+    zcdp = AFTER_SWAP.replace("swapped: two, ", "").replace("epsilon", "rho")
+    (uncounted,) = problems(good | {"l": zcdp})
+    assert uncounted.startswith(
+        "l/defs.yaml:3: release good/after_counties: a charge of ρ = 2.0000 cannot be counted under the cap of ε = 10.0"
+    )
     twice, _ = problems(good | {"j": LABORATORY.format(name="five")})
     withheld = FILES["e_of_the_good"] + "  withheld: true\n"
     # The hypercube reads the release, whose problem is in the release's file alone.

@@ -31,6 +31,7 @@ def _repeat(first: str) -> str:
         ("yes: 1\ntrue: 2\n", "f.yaml:2: True is declared twice"),
         ("a: &x {b: {c: 1, c: 2}}\nd: *x\n", "f.yaml:1: 'c' is declared twice"),
         ("cap: 010\n", "f.yaml:1: '010' would be read as 8; write a number in decimal digits"),
+        ("a:\n  b: {c: 0,5, d: 1}\n", "f.yaml:2: 0,5 is not read as one number: .* write 0.5, with a decimal point"),
         ("a:\n- 1:30\n", "f.yaml:2: '1:30' would be read as 90"),
         ("a: 0x1F\n", "f.yaml:1: '0x1F' would be read as 31"),
         (f"a: {'9' * 5000}\n", r"f.yaml:1: '9+… cannot be read"),
@@ -61,6 +62,10 @@ def test_ambiguous_or_unreadable_yaml_is_refused_with_file_line_and_key(text: st
 
 def test_a_key_may_occur_in_several_mappings_and_be_overridden_after_a_merge() -> None:
     require_unambiguous_text("a: &x {b: 1}\nc: {<<: *x, b: 2}\nd: *x\n1: e\n'1': f\n---\na: 2020-01-01\n", "f.yaml")
+
+
+def test_codes_without_labels_are_no_decimal_comma() -> None:
+    require_unambiguous_text("a: {1, 2}\nb: {1: one,2: two}\nc: {1: 1,2: 2}\nd: {x: 1, 2}\n", "f.yaml")
 
 
 def test_a_file_that_dagster_would_ignore_is_refused(tmp_path: Path) -> None:
