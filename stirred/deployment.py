@@ -170,7 +170,8 @@ class Deployment:
 
     def _list_withdrawn(self, release: str) -> frozenset[str]:
         """The names of a release's withdrawn editions, which have no checksums in the custody's record. None for a user
-        who cannot read the custody."""
+        who cannot read the custody. The record's seal is not checked, because this process reads no master key; the
+        record can only refuse an edition."""
         home = self.folder / os.environ.get("STIRRED_HOME", "var")
         try:
             record = json.loads((home / "custody" / "publications" / release.replace("/", "__")).read_bytes())

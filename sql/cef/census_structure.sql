@@ -1,6 +1,6 @@
 -- The number of offenders of each rule of the census layout, in one row. Rules about GQTYPE are included only if `rules`
 -- contains them, and so are those about sex, detailed codes and the DHC. Recoded columns may have any name, and are not
--- read. Values that are NULL are left to the rule against NULLs.
+-- read. Values that are NULL are left to the rule against NULLs, and ages outside 0 to 115 to the rule against these.
 {% set typed, sexed = "group_quarters_type" in rules, "householder_sex" in rules %}
 {% set detailed, dhc = "race_code_3" in rules, "possible_type" in rules %}
 WITH
@@ -20,12 +20,13 @@ members AS (
         {% if typed %}
         count(*) FILTER (WHERE RELSHIP = '37') AS institutional,
         count(*) FILTER (WHERE RELSHIP = '38') AS noninstitutional,
-        count(*) FILTER (WHERE QAGE < 18) AS minors,
+        count(*) FILTER (WHERE QAGE BETWEEN 0 AND 17) AS minors,
         {% endif %}
         {% if sexed %}
         max(QSEX) FILTER (WHERE RELSHIP = '20') AS householder_sex,
         max(QSEX) FILTER (WHERE RELSHIP BETWEEN '21' AND '24') AS partner_sex,
         {% endif %}
+        bool_and(coalesce(QAGE BETWEEN 0 AND 115, false)) AS aged,
         max(RELSHIP) FILTER (WHERE RELSHIP BETWEEN '21' AND '24') AS couple,
         max(CENHISP) FILTER (WHERE RELSHIP = '20') AS householder_hispanic,
         max(CENRACE) FILTER (WHERE RELSHIP = '20') AS householder_race
@@ -83,7 +84,7 @@ offenders AS (
         END) AS household_type,
         count(*) FILTER (WHERE NOT CASE
             WHEN NOT occupied THEN HHT2 = '00'
-            WHEN NOT defined THEN HHT2 <> '00'
+            WHEN NOT defined OR NOT aged THEN HHT2 <> '00'
             WHEN spouses > 0 THEN HHT2 = CASE WHEN own_children > 0 THEN '01' ELSE '02' END
             WHEN partners > 0 THEN HHT2 = CASE WHEN own_children > 0 THEN '03' ELSE '04' END
             WHEN own_children > 0 THEN HHT2 IN ('06', '10')
@@ -135,7 +136,7 @@ CROSS JOIN (
         count(*) FILTER (WHERE hhtype_dhch IS NULL) AS possible_type,
         count(*) FILTER (WHERE hhage >= 0 AND impossible.sex IS NOT NULL) AS possible_household
     FROM ({% include "dhc/households.sql" %}) AS household
-    SEMI JOIN (SELECT MAFID FROM households WHERE defined) AS sound USING (MAFID)
+    SEMI JOIN (SELECT MAFID FROM households WHERE defined AND aged) AS sound USING (MAFID)
     LEFT JOIN {{ impossible_households }} AS impossible USING (sex, hhage, elderly, hhtype_dhch)
 )
 {% endif %}

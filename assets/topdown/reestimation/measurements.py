@@ -120,13 +120,19 @@ def read_published(
 
 
 def read_opened(release: Reestimation, opened: Opened) -> dict[str, Measured]:
-    """Raises PlacesError, FilesError and InfeasibleError, which name file or level; and ReestimationError."""
+    """Raises PlacesError, FilesError and InfeasibleError, which name file or level; and ReestimationError, also if the
+    files without a signature no longer have the hashes that were taken before they were read."""
     try:
         if opened.signed:
             return read_measured(PublishedTables.of(opened.signed))
-        return Source(release.folder_of_source, release.declaration.populations).read()
+        measured = Source(release.folder_of_source, release.declaration.populations).read()
     except signature.VerificationError as error:
         raise ReestimationError(f"{release.schema}: the measurements cannot be taken in: {error}") from None
+    if _hash_files(release).digests != opened.digests:
+        raise ReestimationError(
+            f"{release.schema}: the files in {release.declaration.folder} changed while they were read; launch again"
+        )
+    return measured
 
 
 def make_recipes(session: Session, release: Reestimation, opened: Opened, measured: Mapping[str, Measured]) -> Recipes:

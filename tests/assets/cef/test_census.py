@@ -618,6 +618,12 @@ def test_a_broken_rule_is_named_with_its_number_of_offenders(
     assert sorted(spoiled.refusal()) == sorted(expected)
 
 
+def test_a_wrong_age_breaks_no_other_rule(spoiled: Census) -> None:
+    """Wrong programs: take a child of 116 for an adult, and a resident of -1 for a minor."""
+    together(person_changed(father, 1, QAGE="116"), person_changed(nursing_home, 0, QAGE="-1"))(spoiled)
+    assert spoiled.refusal() == ["persons.csv: column QAGE: value outside its domain 0 to 115: 2 rows"]
+
+
 def test_every_rule_of_the_structure_is_broken_by_some_corruption() -> None:
     assert set().union(*(broken for _, _, broken in BROKEN)) == set(HELD)
 

@@ -24,11 +24,12 @@ from assets.publication.listing import make_listing
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.release import DeclarationError, Format
 from assets.release.signature import identity, sign
+from assets.topdown.anew import Source
 from assets.topdown.asking import add_up_places
 from assets.topdown.bureau import read_bureau
 from assets.topdown.reestimation.asset import Anew, certify
 from assets.topdown.reestimation.declaration import ReestimationError
-from assets.topdown.reestimation.measurements import open_measurements
+from assets.topdown.reestimation.measurements import open_measurements, read_opened
 from orchestration.components import Reestimation
 from resources.chain import RESERVE, SETTLE
 from resources.ledger import LedgerError
@@ -218,6 +219,21 @@ def test_a_certificate_of_others_says_nothing_that_is_not_repeated_as_it_is(town
         sign(folder, custody)
         with pytest.raises(ReestimationError, match=re.escape(words)):
             open_measurements(release, custody, town.context.ledger)
+
+
+def test_files_that_change_after_they_were_hashed_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong program: it publishes estimates from other files than those whose hashes it states."""
+    truth = made(tmp_path / "files")
+    deployment = reestimation_deployment(tmp_path, **OF_FOLDER, populations=truth["populations"])
+    opened = open_measurements(deployment.release, deployment.context.custody, deployment.context.ledger)
+
+    def read(source: Source) -> dict[str, Any]:
+        (source.folder / next(iter(opened.digests))).write_bytes(b"other measurements")
+        return {}
+
+    monkeypatch.setattr(Source, "read", read)
+    with pytest.raises(ReestimationError, match="the files in files changed while they were read; launch again"):
+        read_opened(deployment.release, opened)
 
 
 @pytest.mark.prove
