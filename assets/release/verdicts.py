@@ -69,17 +69,21 @@ class Verdicts:
         return [tuple(map(str, read)) for read in reads if isinstance(read, list)] if isinstance(reads, list) else []
 
     def holds(self, name: str, *basis: str | None) -> bool:
-        """Whether a verdict is kept on this basis: its inputs besides code and declaration."""
+        """Whether a verdict is kept on this basis: its inputs besides code and declaration. False if the custody cannot
+        be read: then the gate is evaluated, and fails only if it needs the custody itself."""
         kept = str(self._load().get(name, {}).get("verdict", "")).encode(errors="replace")
-        return None not in basis and hmac.compare_digest(kept, self._seal(name, basis).encode())
+        try:
+            return None not in basis and hmac.compare_digest(kept, self._seal(name, basis).encode())
+        except CustodyError:
+            return False
 
     def keep(self, name: str, *basis: str | None, reads: Sequence[Read] = ()) -> None:
         """Keep the verdict that a gate found no problem on this basis. If a value of the basis is None, keep
         nothing."""
         if self._follows_from is None or None in basis:
             return
-        kept = {**self._load(), name: {"reads": list(map(list, reads)), "verdict": self._seal(name, basis)}}
         with suppress(CustodyError):
+            kept = {**self._load(), name: {"reads": list(map(list, reads)), "verdict": self._seal(name, basis)}}
             self._custody.private_folder(VERDICTS)
             keyfiles.replace(self._path, canonicalize(kept))
 
