@@ -630,7 +630,7 @@ def test_the_page_of_budgets_shows_what_is_spent_and_left_and_whether_a_charge_w
     test.text_input[1].set_value("38").run()
     assert "does not fit under the cap" in test.error[0].value
     assert any(table.value.iloc[0, 0] == "the number of homes" for table in test.table)
-    ledger.reserve("renamed", "counts", "e" * 64, specification, CustodyMode.ESCROWED, None)
+    make_ledger().reserve("renamed", "counts", "e" * 64, COUNTS, CustodyMode.ESCROWED, None)
     test = AppTest.from_function(page_of_budgets, default_timeout=60)
     test.query_params["population"] = "renamed"
     test.run()
