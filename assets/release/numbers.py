@@ -172,6 +172,12 @@ Epsilon = Annotated[Fraction, BeforeValidator(positive_fraction), _schema(_POSIT
 
 Positive = Annotated[Fraction, BeforeValidator(positive_fraction), _schema(_POSITIVE, _POSITIVE_TEXT, "above 0")]
 
+NotNegative = Annotated[
+    Fraction,
+    BeforeValidator(limited_fraction(lambda number: number >= 0, "0 or more")),
+    _schema({"minimum": 0, "maximum": LARGEST_NUMBER}, _ANY_TEXT, "0 or more"),
+]
+
 Margin = Annotated[
     Fraction,
     BeforeValidator(_margin),

@@ -29,6 +29,7 @@ from assets.release.numbers import (
     LARGEST_NUMBER,
     Delta,
     Epsilon,
+    NotNegative,
     Positive,
     Rho,
     Share,
@@ -436,7 +437,7 @@ class HypercubeAttributes(Part):
         default_factory=list,
         description="Categories that never occur together in a record. Their cells are neither measured nor published.",
     )
-    suppress_below: Number = Field(
+    suppress_below: NotNegative = Field(
         Fraction(0),
         description="Estimates below this number are not published. With 0, the default, no estimate is suppressed.",
     )
@@ -465,6 +466,9 @@ class HypercubeAttributes(Part):
             raise ValueError("epsilon: declare either epsilon or rho")
         if self.p_table and self.rho is not None:
             raise ValueError("rho: the loss of a p-table is an ε with a δ; declare epsilon")
+        with_rho = [self, *self.statistics.values()]
+        if "delta" in self.model_fields_set and all(each.rho is None for each in with_rho):
+            raise ValueError("delta: a loss in ε is not stated at another δ; remove delta, or declare a rho")
         if self.weight and self.value:
             raise ValueError(
                 "value: a hypercube adds up weights or a magnitude, not both; write their products into a column of "

@@ -217,6 +217,8 @@ REFUSED = {
     "a variable twice": ({"variables": ["size", "size"]}, "size is named twice"),
     "two budgets": ({"rho": 1}, "declare either epsilon or rho"),
     "no budget": ({"epsilon": None}, "declare either epsilon or rho"),
+    "a delta without a rho": ({"delta": "1e-9"}, "delta: a loss in ε is not stated at another δ"),
+    "a negative threshold": ({"suppress_below": -3}, "suppress_below: -3 is not 0 or more"),
     "shares without margins": ({"margins": "summed", "shares": [{"by": ["county"], "share": 1}]}, "shares: summed"),
     "shares below 1": ({"shares": [{"by": ["county", "tenure", "size"], "share": "1/2"}]}, "they add up to 1/2"),
     "a grid too fine": (ROOMS | {"weight": ROOMS["weight"] | {"grid": "1/3"}}, "weight: "),
