@@ -43,7 +43,7 @@ def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
     if found != len(parts):
         raise WarehouseError(f"{table}: {len(parts) - found:,} of {len(parts):,} parts are missing")
     try:
-        readers = [pa.ipc.open_file(part) for part in parts]
+        readers = [pa.ipc.open_file(pa.memory_map(str(part))) for part in parts]
     except (OSError, pa.ArrowInvalid) as error:
         raise WarehouseError(f"{table}: a part is not whole ({name_error(error)})") from None
     batches = (reader.get_batch(number) for reader in readers for number in range(reader.num_record_batches))
