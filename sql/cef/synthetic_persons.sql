@@ -18,7 +18,7 @@ numbered_person AS (
         number, position,
         position - 1 - partners AS child,
         position - 1 - partners - children AS relative,
-        md5_number($seed::VARCHAR || ':person:' || number || ':' || position) AS digest
+        md5_number(concat_ws(':', $seed, 'person', number, position)) AS digest
     FROM (SELECT *, unnest(range(persons)) AS position FROM composed)
 ),
 drawn_person AS (

@@ -29,8 +29,8 @@ mixture AS (
 ),
 tract_number AS (
     -- Squaring gives counties of unequal size, each with consecutive tracts.
-    SELECT state, fips, tract, counties * tract * tract // (tracts * tracts) AS county
-    FROM (SELECT state, fips, tracts, counties, unnest(range(tracts)) AS tract FROM state)
+    SELECT state, fips, region, division, tract, counties * tract * tract // (tracts * tracts) AS county
+    FROM (SELECT state, fips, region, division, tracts, counties, unnest(range(tracts)) AS tract FROM state)
 ),
 tract_draw AS (
     SELECT
@@ -43,19 +43,25 @@ tract_draw AS (
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 5] AS kinds
     FROM tract_number
 ),
+-- The codes of places are made for each tract, not for each unit.
 tract AS (
-    -- Tracts tend to resemble their county, and counties their state.
     SELECT
         state,
         tract,
         county,
+        region::VARCHAR AS REGIONCE,
+        division::VARCHAR AS DIVISIONCE,
+        lpad(fips::VARCHAR, 2, '0') AS TABBLKST,
+        lpad((2 * county + 1)::VARCHAR, 3, '0') AS TABBLKCOU,
+        lpad((tract + 1)::VARCHAR, 6, '0') AS TABTRACTCE,
+        CASE WHEN place_draw % 100 < 75 THEN lpad((1000 + tract // 4)::VARCHAR, 5, '0') ELSE '99999' END AS PLACEFP,
+        -- Tracts tend to resemble their county, and counties their state.
         CASE
             WHEN (tract_draw >> 8) % 100 >= 55 THEN kinds[(1 + tract_draw % 32)::BIGINT]
             WHEN (county_draw >> 8) % 100 >= 30 THEN kinds[(1 + county_draw % 32)::BIGINT]
             ELSE kinds[(1 + state_draw % 32)::BIGINT]
         END AS mixture,
-        kinds,
-        CASE WHEN place_draw % 100 < 75 THEN 1000 + tract // 4 ELSE 99999 END AS place{% if detailed %},
+        kinds{% if detailed %},
         -- The word of an area decides which detailed codes are frequent in it.
         ((county_draw >> 32) & 2147483647)::BIGINT AS county_word,
         ((state_draw >> 32) & 2147483647)::BIGINT AS state_word{% endif %}
@@ -98,8 +104,6 @@ drawn AS (
         number,
         state,
         fips,
-        region,
-        division,
         fips * 1000000000 + (number - first) * stride % state.units + 1 AS mafid,
         CASE
             WHEN number - first < households THEN 'household'
@@ -127,7 +131,7 @@ situated AS (
         drawn.*,
         county,
         tract,
-        place,
+        REGIONCE, DIVISIONCE, TABBLKST, TABBLKCOU, TABTRACTCE, PLACEFP,
         {% if detailed %}
         county_word,
         state_word,

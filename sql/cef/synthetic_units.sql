@@ -64,15 +64,15 @@ unit AS (
             ELSE '7'
         END ELSE '0' END AS VACS,
         {% endif %}
-        lpad(fips::VARCHAR, 2, '0') AS TABBLKST,
-        lpad((2 * county + 1)::VARCHAR, 3, '0') AS TABBLKCOU,
-        lpad((tract + 1)::VARCHAR, 6, '0') AS TABTRACTCE,
+        TABBLKST,
+        TABBLKCOU,
+        TABTRACTCE,
         (block_group % 3 + 1)::VARCHAR AS TABBLKGRPCE,
         -- Block groups have 25 blocks of unequal size.
         (1000 * (block_group % 3 + 1) + floor(25 * block_draw * block_draw))::BIGINT::VARCHAR AS TABBLK,
-        region::VARCHAR AS REGIONCE,
-        division::VARCHAR AS DIVISIONCE,
-        lpad(place::VARCHAR, 5, '0') AS PLACEFP,
+        REGIONCE,
+        DIVISIONCE,
+        PLACEFP,
         {% if detailed %}
         -- Every state but Puerto Rico has areas. Some of them are shared by two states that are declared one after the other.
         CASE
