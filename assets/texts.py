@@ -89,8 +89,11 @@ def describe_public(source: str) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """A remark to append to a misspelled name, with the known name that it resembles; "" if it resembles none."""
-    return "".join(f" (did you mean {other}?)" for other in get_close_matches(name, known, 1))
+    """A remark to append to a misspelled name, with the known name that it abbreviates or resembles; "" if there is
+    none."""
+    names = sorted(known)
+    abbreviated = [other for other in names if len(name) > 1 and other.startswith(name)]
+    return "".join(f" (did you mean {other}?)" for other in [*abbreviated, *get_close_matches(name, names, 1, 0.7)][:1])
 
 
 def is_formula(text: str) -> bool:

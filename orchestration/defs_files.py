@@ -12,6 +12,7 @@ import yaml
 
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
+from assets.texts import suggest
 from orchestration import components
 from orchestration.components.release import COMPONENTS
 from resources.project import list_files
@@ -111,9 +112,11 @@ def _require_ours(document: yaml.Node, file: str) -> None:
             package, _, component = str(field.value).rpartition(".")
             if not (f"{package}.".startswith(f"{COMPONENTS}.") and component in components.__all__):
                 kinds = ", ".join(components.__all__)
-                raise DeclarationError(f"{where}: it names none of the components, which are {kinds}")
+                close = suggest(component, components.__all__).replace("mean ", f"mean {COMPONENTS}.")
+                raise DeclarationError(f"{where}: it names none of the components, which are {kinds}{close}")
         elif name.value != "attributes":
-            raise DeclarationError(f"{where}: a declaration has only a type and attributes; remove it")
+            close = suggest(str(name.value), ("type", "attributes"))
+            raise DeclarationError(f"{where}: a declaration has only a type and attributes{close or '; remove it'}")
 
 
 def _require_bounded(text: str, file: str, loader_type: type[yaml.SafeLoader]) -> None:

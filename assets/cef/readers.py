@@ -251,7 +251,7 @@ def _open_file(
         columns = dict(required) | {
             name: column for name, column in (optional or {}).items() if name_in_source(name, column) in names
         }
-        sources = _require_columns(path.name, columns, names)
+        sources = _require_columns(path.name, columns, names, fixed=fixed)
         values = {"path": _without_wildcards(path)}
         if described is not None:
             if unfit := [name for name in described.unfit if name in sources.values()]:
@@ -461,15 +461,21 @@ def name_in_source(name: str, column: Column) -> str:
 
 _NOT_ONE = {0: "missing column", 1: "another column has the same name but for capital letters"}
 """Rules, by the number of columns of the name."""
+RENAMED = "if the column has another name in this file, declare that name as its `source`"
 SPELLED_OTHERWISE = "missing column, which the file has with other capital letters or with blanks around its name"
 
 
-def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
+def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str], *, fixed: bool) -> dict[str, str]:
     sources = {name: name_in_source(name, column) for name, column in columns.items()}
     exact, folded = Counter(names), Counter(name.casefold() for name in names)
     alike = {name.strip().casefold() for name in names}
     findings = [
-        Finding(label, _NOT_ONE.get(exact[source], "more than one column of that name"), source)
+        Finding(
+            label,
+            _NOT_ONE.get(exact[source], "more than one column of that name"),
+            source,
+            hint="" if fixed or source in exact else RENAMED,
+        )
         if source in exact or source.casefold() not in alike
         else Finding(label, SPELLED_OTHERWISE, source)
         for source in sources.values()
@@ -602,7 +608,7 @@ def _open_ma1940(records: RecordTable) -> Source:
     label = "the built-in source ma1940"
     types = dict.fromkeys(("serial", "state", "county", "persons_per_household", "tenure"), ColumnType.STRING)
     types |= dict.fromkeys(("serial", "persons_per_household"), ColumnType.INTEGER)
-    required = _require_columns(label, records.columns, tuple(types))
+    required = _require_columns(label, records.columns, tuple(types), fixed=True)
     typed = all(
         records.columns[name].type is types[source] and not records.columns[name].conversion
         for name, source in required.items()

@@ -77,7 +77,8 @@ def _loss(value: object) -> Loss:
             with name_error("delta"):
                 return (CurveLoss if others else ApproximateLoss)(pure, exact_delta(delta))
         case Mapping():
-            raise ValueError("the cap is a number (ε), {rho: …}, {epsilon: …, delta: …} or the last with by: curve")
+            forms = "{rho: …}, {epsilon: …, delta: …} or {epsilon: …, delta: …, by: curve}"
+            raise ValueError(f"the cap is a number (ε), {forms}")
     return PureLoss(positive_fraction(value))
 
 

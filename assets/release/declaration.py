@@ -3,15 +3,15 @@
 `numbers` and `names` define the types of fields. A declaration is made from the attributes of a component in YAML.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, ClassVar, Self, get_args, get_origin
 
 import dagster as dg
-from pydantic import ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails
 from pydantic_core.core_schema import no_info_wrap_validator_function
 
-from assets.release.names import LONGEST_NAME
+from assets.release.names import IN_WORDS, LONGEST_NAME
 from assets.release.numbers import shown
 from assets.texts import LONGEST_TEXT, find_unseen, show_line, suggest
 
@@ -55,7 +55,7 @@ class Declaration(Part):
             # An optional field accepts None, so pydantic adds to each of its errors that the value is not None.
             errors = [detail for detail in errors if detail["type"] != "none_required"] or errors
             raise ValidationError.from_exception_data(
-                error.title, [_named_error(named, given, detail, cls.model_fields) for detail in errors]
+                error.title, [_named_error(named, given, detail, cls) for detail in errors]
             ) from None
 
     @classmethod
@@ -77,17 +77,62 @@ def describe_field(given: Any, field: str) -> str:
     return value if isinstance(value, str) and len(value) <= LONGEST_NAME and value.isprintable() else shown(value)
 
 
-def _named_error(named: str, given: Any, error: ErrorDetails, known: Iterable[str]) -> InitErrorDetails:
-    fields = _fields(given, error["loc"], error["type"] == "missing")
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "extra_forbidden" and len(fields) == 1:
-        message += suggest(str(fields[0]), known)
-    if error["type"] in ("list_type", "tuple_type"):
-        single = isinstance(error["input"], str | int | float)
-        message = f"Input should be a list, such as [{_field_text(error['input']) if single else 'a, b'}]"
+_WORDS = {
+    "missing": "it is missing",
+    "extra_forbidden": "there is no such field",
+    "model_type": "it must be a mapping of fields and values",
+    "dict_type": "it must be a mapping of names and values",
+    "string_type": "it must be a text, in quotes if it looks like a number",
+    "int_type": "it must be a whole number",
+    "int_parsing": "it must be a whole number",
+    "int_from_float": "it must be a whole number",
+    "bool_type": "it must be true or false",
+    "bool_parsing": "it must be true or false",
+    "too_short": "it must have {min_length} or more entries, not {actual_length}",
+    "too_long": "it must have at most {max_length} entries",
+    "string_too_short": "it must not be empty",
+    "string_too_long": "it must have at most {max_length} letters",
+    "string_pattern_mismatch": "{shown} is not {written}",
+}
+"""Our words for pydantic's kinds of errors. In other kinds, only the beginning is replaced."""
+
+
+def _named_error(named: str, given: Any, error: ErrorDetails, declared: type[Part]) -> InitErrorDetails:
+    kind, entered = error["type"], error["input"]
+    fields = _fields(given, error["loc"], kind == "missing")
+    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "it must be", 1)
+    if kind in _WORDS:
+        context = error.get("ctx", {})
+        pattern = context.get("pattern", "")
+        written = IN_WORDS.get(pattern, f"written as the pattern {pattern} requires")
+        message = _WORDS[kind].format(**context, shown=shown(entered), written=written)
+    if kind == "extra_forbidden":
+        known = set(_list_fields(declared, fields[:-1]))
+        message += suggest(str(fields[-1]), known) or f"; there are {', '.join(sorted(known))}"
+    if kind in ("list_type", "tuple_type"):
+        # A code such as 01 is a text only in quotes.
+        single = isinstance(entered, str) and entered.isidentifier()
+        example = f"[{entered}]" if single else "[a, b], with codes in quotes"
+        message = f"it must be a list, such as {example}"
     parts = [named, ".".join(map(_field_text, fields)), message]
     sentence = ": ".join(part for part in parts if part)
-    return InitErrorDetails(type="value_error", loc=fields, input=error["input"], ctx={"error": ValueError(sentence)})
+    return InitErrorDetails(type="value_error", loc=fields, input=entered, ctx={"error": ValueError(sentence)})
+
+
+def _list_fields(declared: Any, fields: tuple[int | str, ...]) -> Iterator[str]:
+    """The names that a mapping may have which these fields of a declared type lead to; none if it may have any."""
+    kind = get_origin(declared) or declared
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if not fields:
+            yield from declared.model_fields
+        elif fields[0] in declared.model_fields:
+            yield from _list_fields(declared.model_fields[str(fields[0])].annotation, fields[1:])
+    elif isinstance(kind, type) and issubclass(kind, Collection):
+        for part in get_args(declared) if fields else ():
+            yield from _list_fields(part, fields[1:])
+    else:
+        for part in get_args(declared):
+            yield from _list_fields(part, fields)
 
 
 def _fields(given: Any, location: tuple[int | str, ...], missing: bool) -> tuple[int | str, ...]:

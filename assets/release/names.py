@@ -109,7 +109,14 @@ def _possible_column(name: str) -> str:
     return name
 
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=LONGEST_NAME)]
+_NAME, _NOUN = r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", r"^\w[\w '’.-]*$"
+IN_WORDS = {
+    _NAME: "lowercase letters, digits and single underscores, starting with a letter",
+    _NOUN: "letters, digits, spaces, apostrophes, points and hyphens, starting with a letter or digit",
+}
+"""By pattern, how a name is written, for messages."""
+
+Name = Annotated[str, Field(pattern=_NAME, max_length=LONGEST_NAME)]
 """Lowercase letters, digits and single underscores, starting with a letter; so two underscores separate names."""
 
 DatasetName = Annotated[
@@ -130,7 +137,7 @@ ProductName = Annotated[
     Field(description="The product's name, which is part of its file names."),
 ]
 
-Noun = Annotated[str, Field(pattern=r"^\w[\w '’.-]*$", max_length=LONGEST_NAME)]
+Noun = Annotated[str, Field(pattern=_NOUN, max_length=LONGEST_NAME)]
 """The word for records in the middle of sentences: letters and digits, with spaces, hyphens and the like."""
 
 ColumnName = Annotated[str, AfterValidator(_possible_column)]

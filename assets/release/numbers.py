@@ -52,7 +52,10 @@ def exact_fraction(value: object) -> Fraction:
 
 
 def _fraction(value: object) -> Fraction:
-    wrong = ValueError(f"{shown(value)} is not a number or a fraction such as 1/2")
+    rule = "is not a number or a fraction such as 1/2"
+    if isinstance(value, str) and len(value) <= _LONGEST_SHOWN and re.fullmatch("[0-9]+,[0-9]+", value, re.ASCII):
+        rule = "has a decimal comma; write it with a decimal point, as 0.5, and thousands without a separator"
+    wrong = ValueError(f"{shown(value)} {rule}")
     if isinstance(value, Fraction):
         return value
     if isinstance(value, Integral) and not isinstance(value, bool):

@@ -94,7 +94,7 @@ def test_each_broken_declaration_is_told_with_its_file_and_line_and_hides_no_oth
     assert not_yaml.startswith("c_not_yaml/defs.yaml:2: it is not YAML: ")
     assert unknown_column.startswith("e_of_the_good/defs.yaml:6: release good/two: match: there is no column sise; ")
     assert misspelt.startswith("f_misspelt/defs.yaml:8: release good/three: swaprate: ")
-    assert missing == "f_misspelt/defs.yaml:3: release good/three: swap_rate: Field required"
+    assert missing == "f_misspelt/defs.yaml:3: release good/three: swap_rate: it is missing"
     assert another.startswith("i_of_another/defs.yaml:1: type: it names none of the components, which are ")
     mended = {name: text for name, text in FILES.items() if name[0] in "bgh"}
     (nowhere,) = problems(mended)

@@ -48,6 +48,8 @@ def _repeat(first: str) -> str:
             "f.yaml:2: 'post_processing': a declaration has only",
         ),
         ("type: a.b\nattributes:\n  a: ['{{ env.KEY }}']\n", "f.yaml:1: type: it names none of the components"),
+        ("type: Dataset\n", r"type: .*did you mean orchestration.components.Dataset\?"),
+        ("type: orchestration.components.Dataset\nattribute: {}\n", r"and attributes .did you mean attributes\?"),
         (f"attributes: &a {{b: '{{% x %}}'}}\ntype: {SYNTHETIC}\nc: *a\n", "f.yaml:3: 'c': a declaration has only"),
         ("a: 1\nb: &b [1, {c: *b}]\n", "f.yaml:2: the alias \\*b refers to itself"),
         # They would be read in no time, and then each of ten billion values checked.

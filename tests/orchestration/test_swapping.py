@@ -529,7 +529,8 @@ def test_every_broken_declaration_is_named_with_its_line(project: Path, tmp_path
     assert said.splitlines() == [
         f"{defs}/counties/defs.yaml:3: release village/counties: it is declared in village/again/defs.yaml too",
         f"{defs}/far/defs.yaml:2: 'type' is declared twice, first in line 1; only one would count",
-        f"{defs}/half/defs.yaml:6: release village/half: match: Input should be a list, such as [3]",
+        f"{defs}/half/defs.yaml:6: release village/half: match: it must be a list, such as [a, b], with codes in "
+        "quotes",
         f"{defs}/half/defs.yaml:9: release village/half: swap_rate: 'half' is not a number or a fraction such as 1/2",
         f"{defs}/kind/defs.yaml:1: type: it names none of the components, which are {', '.join(components.__all__)}",
         *[line for line in said.splitlines() if line.startswith(f"{defs}/roles/defs.yaml:{swap}: ")],

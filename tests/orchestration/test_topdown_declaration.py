@@ -115,14 +115,14 @@ def test_valid_declarations_pass_both_the_schema_and_the_model(text: str) -> Non
         ({"spine": "produktion"}, "spine", "'production'"),
         ({"spine": {"US": [], "Block": {"prefix": 0}}}, "prefix", "greater than or equal to 1"),
         ({"invariants": {"households": "Block"}}, "households", "'population'"),
-        ({"persons": {"rho": 1}}, "levels", "Field required"),
+        ({"persons": {"rho": 1}}, "levels", "it is missing"),
         ({"persons": TWO_LEVELS["persons"] | {"rho": "much"}}, "rho", "not a number or a fraction"),
-        ({"persons": TWO_LEVELS["persons"] | {"epsilon": 1}}, "epsilon", "not permitted"),
+        ({"persons": TWO_LEVELS["persons"] | {"epsilon": 1}}, "epsilon", "there is no such field"),
         ({"persons": TWO_LEVELS["persons"] | {"levels": {"US": "1/0"}}}, "US", "not a number or a fraction"),
         ({"delta": 1}, "delta", "strictly between 0 and 1"),
         ({"products": ["P6"]}, "products.0", "'P1'"),
         ({"processes": -1}, "processes", "greater than or equal to 0"),
-        ({"budget": 3}, "budget", "not permitted"),
+        ({"budget": 3}, "budget", "there is no such field"),
     ],
 )
 def test_invalid_declarations_are_refused_by_schema_and_model_naming_the_field(
@@ -142,7 +142,7 @@ def test_invalid_declarations_are_refused_by_schema_and_model_naming_the_field(
     ("changes", "message"),
     [
         ({"products": ["P1", "H1", "P1"]}, "P1: a product is declared once"),
-        ({"spine": {"US": [], "a block": ["TABBLK"]}}, "should match pattern"),
+        ({"spine": {"US": [], "a block": ["TABBLK"]}}, "is not written as the pattern"),
     ],
 )
 def test_what_the_schema_cannot_express_is_refused_by_the_model(changes: dict[str, Any], message: str) -> None:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from assets.cef.census import STRUCTURE, CensusDeclaration, census_persons, census_units
 from assets.cef.ingestion import TOO_FINE, describe_ill_typed
-from assets.cef.readers import FOLDER, SPELLED_OTHERWISE, describe_misfit
+from assets.cef.readers import FOLDER, RENAMED, SPELLED_OTHERWISE, describe_misfit
 from assets.cef.recognition import NO_HEADER, ONE_MORE, TEXT, TITLE
 from assets.cef.text_files import BLANK, GRAMMAR, LONGEST_ROW
 from assets.cef.validation import AS_MEANT, EMPTY
@@ -212,6 +212,11 @@ def as_told(dataset: str, rule: str) -> str:
     return re.sub(r", which `csv: .*` declares$", remedy, rule) if dataset == "census" else rule
 
 
+def missing_column(dataset: str) -> str:
+    """The rule about a missing column, whose name in the file a census cannot declare."""
+    return "missing column" if dataset == "census" else f"missing column; {RENAMED}"
+
+
 OF_CENSUS: Mapping[str, str] = {
     "a word such as NA, which `null` lists if it stands for no value": "a word such as NA, in place of a number",
     "a decimal point, as in 5.0, for which the type is decimal": "a decimal point, as in 5.0: write whole numbers",
@@ -261,7 +266,7 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
         rules = [as_told(dataset, rule) for rule in rules]
         said |= {f"{file}: {rule}" for rule in rules}
         for column, meant in columns_of(dataset, name).items():
-            rules = [*GRAMMAR.values(), "missing column", "more than one column of that name", ANOTHER_CASE]
+            rules = [*GRAMMAR.values(), missing_column(dataset), "more than one column of that name", ANOTHER_CASE]
             outside = f"value outside its domain {meant.domain_in_words}"
             rules += [SPELLED_OTHERWISE, describe_ill_typed(meant.type), outside]
             rules += [f"{outside}; {why}" for why in AS_MEANT]
@@ -378,7 +383,7 @@ def _csv_files(dataset: str, name: str) -> Iterator[BadFile]:
     header, first = rows[0], next(iter(columns_of(dataset, name)))
     whole = as_csv(rows)
     body = whole.split(b"\n", 1)[1]
-    missing = f"{file}: column {first}: missing column"
+    missing = f"{file}: column {first}: {missing_column(dataset)}"
     misspelt = f"{file}: column {first}: {SPELLED_OTHERWISE}"
     twice = f"{file}: column {first}: more than one column of that name"
     in_two_cases = f"{file}: column {first}: {ANOTHER_CASE}"
@@ -408,7 +413,7 @@ def _csv_files(dataset: str, name: str) -> Iterator[BadFile]:
         "a name in two cases": (headed(first, first.swapcase(), *header[2:]), in_two_cases),
         "an empty name": (headed("", *header[1:]), missing),
         "a line break in a name": (headed(*header[:-1], '"x\ny"'), f"{file}: line break in the name of a column"),
-        "a header with a field less": (headed(*header[:-1]), f"{file}: column {header[-1]}: missing column"),
+        "a header with a field less": (headed(*header[:-1]), f"{file}: column {header[-1]}: {missing_column(dataset)}"),
         "a header with an empty field more": (headed(*header, ""), f"{file}: {GRAMMAR[Rule.FEWER_FIELDS]}"),
         "a header that is not closed": (headed(*header[:-1], f'"{header[-1]}'), unreadable),
         "a header with text behind quotes": (headed(f'"{first}"x', *header[1:]), unreadable),
@@ -685,7 +690,7 @@ def _parquet_files(dataset: str, name: str) -> Iterator[BadFile]:
     whole, first = as_parquet(table), rows[0][0]
     unreadable = f"{file}: not a readable Parquet file"
     missing, misspelt, twice = (
-        f"{file}: column {first}: missing column",
+        f"{file}: column {first}: {missing_column(dataset)}",
         f"{file}: column {first}: {SPELLED_OTHERWISE}",
         f"{file}: column {first}: more than one column of that name",
     )

@@ -20,7 +20,7 @@ import pytest
 from assets.cef import statistical
 from assets.cef.extracts import NO_CODEBOOK, read_codebook
 from assets.cef.ingestion import ingest
-from assets.cef.readers import SUFFIXES, describe_file, open_every_column
+from assets.cef.readers import RENAMED, SUFFIXES, describe_file, open_every_column
 from assets.cef.validation import SourceError
 from assets.release.dataset import DatasetDeclaration, Reader
 from resources.statements import SQL, Zone
@@ -210,7 +210,7 @@ BAD_EXTRACTS: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[str], str],
     "a variable that is not there": (
         bytes,
         lambda text: text.replace('name="AGE"', 'name="AGE2"'),
-        "usa_1.dat: column AGE: missing column",
+        f"usa_1.dat: column AGE: missing column; {RENAMED}",
     ),
 }
 

@@ -20,7 +20,7 @@ import pytest
 from assets.cef import validation
 from assets.cef.asset import build_cef
 from assets.cef.ingestion import TOO_FINE, ingest
-from assets.cef.readers import SPELLED_OTHERWISE
+from assets.cef.readers import RENAMED, SPELLED_OTHERWISE
 from assets.cef.validation import SourceError, cef_problems
 from assets.release.dataset import DatasetDeclaration
 from assets.remedies import explain_failure
@@ -227,7 +227,7 @@ OUTSIDE, ROOMS = "value outside its domain", "households.csv: column rooms: not 
             "persons.csv: column household: null where none is allowed: 1 row",
         ),
         (spoil("units", 0, "tenure", "Tenure"), f"households.csv: column tenure: {SPELLED_OTHERWISE}"),
-        (spoil("units", 0, "farm", "rooms"), "households.csv: column farm: missing column"),
+        (spoil("units", 0, "farm", "rooms"), f"households.csv: column farm: missing column; {RENAMED}"),
         (
             spoil("units", 0, "farm", "ROOMS"),
             "households.csv: column rooms: another column has the same name but for capital letters",

@@ -162,7 +162,7 @@ BAD = {
     "rectangular.household: YEAR: a column is listed once": {
         "rectangular": {"household": ["YEAR", "YEAR"], "columns": ["region"]}
     },
-    "rectangular.household: Field required": {"rectangular": {"columns": ["region"]}},
+    "rectangular.household: it is missing": {"rectangular": {"columns": ["region"]}},
     "persons.columns.age: it identifies the household": {"rectangular": {"household": ["age"], "columns": ["region"]}},
     "declare persons": {"persons": None},
     "is made of YEAR, SERIAL": {

@@ -146,7 +146,7 @@ def test_public_is_declared_with_its_source_and_without_a_budget(tmp_path: Path)
         ({"synthetic": True}, "public: synthetic records"),
         ({"population": "others"}, "population: public records belong to no other"),
         ({"public": False, "cap": 1}, "source: it is for public records"),
-        ({"public": False, "source": ""}, "cap: Field required"),
+        ({"public": False, "source": ""}, "cap: it is missing"),
     ):
         with pytest.raises(ValidationError, match=message):
             small_dataset(tmp_path, **PUBLIC | changes)

@@ -401,7 +401,7 @@ def test_all_methods_of_a_tier_are_in_one_picture() -> None:
         ({"attacks": {"mine": "no import path"}}, "attacks.mine"),
         ({"attacks": {"tables": "a:b"}}, "attacks: tables: a built-in attack has this name"),
         ({"attack_seconds": 0}, "attack_seconds"),
-        ({"attackers": ["neighbor"]}, "attackers.0: Input should be 'reconstruct', 'link', 'likeliest', 'margin'"),
+        ({"attackers": ["neighbor"]}, "attackers.0: it must be 'reconstruct', 'link', 'likeliest', 'margin'"),
         ({"attackers": ["link", "link"]}, "attackers: link: it is declared twice"),
         ({"attackers": ["aware"], **FOUR}, "attackers: aware: there is no reconstruction of records in tier T4-house"),
         ({"attackers": ["undo"], **FOUR}, "attackers: undo: there is no reconstruction of records in tier T4-house"),

@@ -121,7 +121,14 @@ def test_a_column_without_a_sensible_domain_is_refused(column: dict[str, Any], c
         ),
         ({"reader": "ma1940"}, "takes no path"),
         ({"reader": "ma1940", "units": {"columns": {"a": KEY}}, "persons": {"columns": {"a": UNIT}}}, "units only"),
-        ({"recordname": "home"}, r"recordname: Extra inputs are not permitted \(did you mean record_name\?\)"),
+        ({"units": {"path": "a", "columns": {"a": KEY | {"min": 1}}}}, r"a.min: there is no such .*mean minimum\?\)"),
+        ({"units": {"path": "a", "columns": {"a": KEY | {"size": 1}}}}, "a.size: there is no such field; there are"),
+        ({"units": {"path": "a", "columns": {"a": "integer"}}}, "a: it must be a mapping of fields and values"),
+        ({"partitions": []}, "partitions: it must have 1 or more entries, not 0"),
+        ({"name": "My town"}, "name: 'My town' is not lowercase letters, digits and single underscores"),
+        ({"cap": "0,5"}, "cap: '0,5' has a decimal comma; write it with a decimal point, as 0.5"),
+        ({"cap": {"epsilon": 1}}, r"\{epsilon: …, delta: …, by: curve\}"),
+        ({"recordname": "home"}, r"recordname: there is no such field \(did you mean record_name\?\)"),
     ],
 )
 def test_an_inconsistent_dataset_is_refused(changes: dict[str, Any], complaint: str) -> None:

@@ -340,7 +340,7 @@ def test_margins_that_are_not_those_of_the_records_are_not_drawn_from(town: Vill
         ({"swap_rate": {"by": []}}, "swap_rate.by: "),
         ({"swap_rate": {"by": [{"rate": 2}]}}, r"swap_rate.by.0.rate: "),
         ({"swap_rate": {"epsilon": 0}}, r"swap_rate.epsilon: 0 is not greater than 0"),
-        ({"swap_rate": None}, "swap_rate: Field required"),
+        ({"swap_rate": None}, "swap_rate: it is missing"),
         ({"noise_before": {"tenure": 1}}, r"noise_before.tenure: 1 is not a probability strictly between 0 and 1"),
     ],
 )

@@ -515,7 +515,7 @@ WRONG = {
     ),
     "passes of a histogram that there is not": (
         {"passes": {"homes": [["detailed"]]}},
-        "passes.homes: Input should be 'persons', 'units' or 'households'",
+        "passes.homes: it must be 'persons', 'units' or 'households'",
     ),
     "intervals that nothing follows from": (
         {"intervals": True, "products": ["P1", "persons"], **OWN_QUERIES},
