@@ -110,9 +110,9 @@ def _leave_out(rule: str) -> Structure:
 STRUCTURE, AS_GIVEN = _leave_out("divided_block"), _leave_out("block_group")
 """The rules that persons and units must satisfy together.
 
-The codes that follow from a household's persons are checked only if it has one householder and at most one spouse or
-partner. Otherwise the household already violates a rule, and the codes are not defined. `AS_GIVEN` is for block groups
-`as_given`.
+The codes that follow from a household's persons are checked only if all their relationships are known, with one
+householder and at most one spouse or partner. Otherwise the household already violates a rule, and the codes are not
+defined. `AS_GIVEN` is for block groups `as_given`.
 """
 
 

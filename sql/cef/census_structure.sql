@@ -1,6 +1,7 @@
 -- The number of offenders of each rule of the census layout, in one row. Rules about GQTYPE are included only if `rules`
 -- contains them, and so are those about sex, detailed codes and the DHC. Recoded columns may have any name, and are not
--- read. Values that are NULL are left to the rule against NULLs, and ages outside 0 to 115 to the rule against these.
+-- read. Values that are NULL are left to the rule against NULLs, ages outside 0 to 115 and relationships outside 20 to 38
+-- to the rule against these.
 {% set typed, sexed = "group_quarters_type" in rules, "householder_sex" in rules %}
 {% set detailed, dhc = "race_code_3" in rules, "possible_type" in rules %}
 WITH
@@ -27,6 +28,7 @@ members AS (
         max(QSEX) FILTER (WHERE RELSHIP BETWEEN '21' AND '24') AS partner_sex,
         {% endif %}
         bool_and(coalesce(QAGE BETWEEN 0 AND 115, false)) AS aged,
+        bool_and(coalesce(regexp_full_match(RELSHIP, '2[0-9]|3[0-8]'), false)) AS known,
         max(RELSHIP) FILTER (WHERE RELSHIP BETWEEN '21' AND '24') AS couple,
         max(CENHISP) FILTER (WHERE RELSHIP = '20') AS householder_hispanic,
         max(CENRACE) FILTER (WHERE RELSHIP = '20') AS householder_race
@@ -40,7 +42,7 @@ households AS (
         coalesce(persons, 0) AS persons,
         coalesce(householders, 0) AS householders,
         RTYPE = '2' AND FINAL_POP > 0 AS occupied,
-        coalesce(members.householders = 1 AND spouses + partners <= 1, false) AS defined
+        coalesce(known AND members.householders = 1 AND spouses + partners <= 1, false) AS defined
     FROM (
         SELECT
             MAFID, RTYPE, FINAL_POP, NPF, HHSPAN, HHRACE, TEN, HHT, HHT2, CPLT, TABBLK, TABBLKGRPCE
@@ -55,7 +57,10 @@ offenders AS (
         coalesce(sum(CASE RTYPE WHEN '2' THEN quartered WHEN '4' THEN housed END), 0)::BIGINT AS persons_housed,
         coalesce(sum(CASE RTYPE WHEN '2' THEN residents WHEN '4' THEN related END), 0)::BIGINT AS relationships_housed,
         count(*) FILTER (WHERE FINAL_POP <> persons) AS population,
-        count(*) FILTER (WHERE RTYPE = '2' AND (occupied OR persons > 0) AND householders <> 1) AS householder,
+        count(*) FILTER (
+            WHERE RTYPE = '2' AND (occupied OR persons > 0) AND householders <> 1
+                AND (householders > 1 OR coalesce(known, true))
+        ) AS householder,
         count(*) FILTER (WHERE RTYPE = '2' AND spouses + partners > 1) AS couple,
         count(*) FILTER (WHERE NOT CASE
             WHEN NOT occupied THEN NPF = 0

@@ -618,6 +618,14 @@ def test_a_broken_rule_is_named_with_its_number_of_offenders(
     assert sorted(spoiled.refusal()) == sorted(expected)
 
 
+def test_a_wrong_relationship_breaks_no_other_rule(spoiled: Census) -> None:
+    """Wrong programs: miss the householder, or count a child less in the family."""
+    together(person_changed(alone, 0, RELSHIP="39"), person_changed(married, 2, RELSHIP="19"))(spoiled)
+    (line,) = spoiled.refusal()
+    assert line.startswith("persons.csv: column RELSHIP: value outside its domain")
+    assert line.endswith(": 2 rows")
+
+
 def test_a_wrong_age_breaks_no_other_rule(spoiled: Census) -> None:
     """Wrong programs: take a child of 116 for an adult, and a resident of -1 for a minor."""
     together(person_changed(father, 1, QAGE="116"), person_changed(nursing_home, 0, QAGE="-1"))(spoiled)
