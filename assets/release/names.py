@@ -112,6 +112,7 @@ def _possible_column(name: str) -> str:
 _NAME, _NOUN = r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", r"^\w[\w '’.-]*$"
 IN_WORDS = {
     _NAME: "lowercase letters, digits and single underscores, starting with a letter",
+    r"^[0-9]{2}$": "two digits, such as 06",
     _NOUN: "letters, digits, spaces, apostrophes, points and hyphens, starting with a letter or digit",
 }
 """By pattern, how a name is written, for messages."""

@@ -126,9 +126,9 @@ def test_valid_declarations_pass_both_the_schema_and_the_model(text: str) -> Non
 @pytest.mark.parametrize(
     ("changes", "field", "message"),
     [
-        ({"states": []}, "states", "at least 1"),
+        ({"states": []}, "states", "1 or more"),
         ({"states": [25]}, "states.0", "write a state's FIPS code in quotes"),
-        ({"states": ["6"]}, "states.0", "match pattern"),
+        ({"states": ["6"]}, "states.0", "two digits"),
         ({"noise": "laplace"}, "noise", "'zcdp' or 'pure'"),
         ({"runs": "productoin"}, "runs", "'production'"),
         ({"runs": 3}, "runs", "'production'"),
