@@ -219,10 +219,9 @@ def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
 
 
 @pytest.fixture(scope="module")
-def by_state(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[TopDownRelease]:
-    """Of a dataset in partitions too, which are no states."""
-    root, parts = tmp_path_factory.mktemp("by_state"), ("n", "S")
-    return made_by_state(topdown_deployment(root, parts=parts, partitions="state", **FOUR_LEVELS))
+def by_state(parted: Parted) -> Deployment[TopDownRelease]:
+    """As published at last."""
+    return parted.deployment
 
 
 ALTERATIONS = (
@@ -307,6 +306,16 @@ def test_estimates_by_state_are_those_of_one_run(
             with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
                 found.append(session.content_version([release.public(release.estimates(level))]))
         assert found[0] == found[1]
+
+
+@pytest.mark.prove
+def test_estimates_by_state_of_a_dataset_in_partitions_are_those_of_one_run(
+    plain: Deployment[TopDownRelease], tmp_path: Path, key: None
+) -> None:
+    """Its partitions are no states."""
+    require_same(
+        plain, made_by_state(topdown_deployment(tmp_path, parts=("n", "S"), partitions="state", **FOUR_LEVELS))
+    )
 
 
 @pytest.mark.deep
