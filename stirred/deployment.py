@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mechanisms.refusal import RefusedError
+from mechanisms.refusal import RefusedError, are_lists
 from stirred.results import write_frame
 
 if TYPE_CHECKING:
@@ -135,9 +135,8 @@ class Deployment:
         """
         import pyarrow as pa
 
-        from mechanisms.table_builder.asking import require_lists
-
-        require_lists(by, where or {})
+        if not are_lists(by, *(where or {}).values()):
+            raise RefusedError("variables and categories are given as lists")
         options = ["--by", _write_names(by)] + (["--per", per] if per else [])
         shared = "=".join(map(str, quantile)) if quantile else None
         asked = {"median": median, "quantile": shared, "correlate": _write_names(correlate or ()), "regress": regress}

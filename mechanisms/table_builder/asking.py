@@ -24,7 +24,7 @@ estimate is the plausible ratio that the pair contradicts least. It is in every 
 empty, the interval consists of the estimate.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.refusal import RefusedError
+from mechanisms.refusal import RefusedError, are_lists
 from mechanisms.table_builder.fitting import Fit, Floats, Term
 from mechanisms.table_builder.hypercube import Hypercube, Margins, Table
 from mechanisms.table_builder.intervals import COVERAGE, bound, shortest_set
@@ -52,8 +52,8 @@ class QuestionError(RefusedError, ValueError):
 
 
 def require_lists(by: object, where: Mapping[str, object]) -> None:
-    """Raise QuestionError unless variables and categories are listed: each letter of a text would count as one."""
-    if any(isinstance(given, str) or not isinstance(given, Iterable) for given in (by, *where.values())):
+    """Raise QuestionError unless variables and categories are listed."""
+    if not are_lists(by, *where.values()):
         raise QuestionError("variables and categories are given as lists")
 
 
