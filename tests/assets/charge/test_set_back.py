@@ -1,8 +1,12 @@
 """A published edition shows that the ledger was set back together with its anchor."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+from assets.release.signature import Identity, find_set_back
 from tests.deployments import TO_PUBLICATION, households, refuses_to_publish, small_deployment, write_csv
 
 
@@ -25,3 +29,14 @@ def test_a_ledger_without_the_charge_of_a_published_edition_neither_charges_nor_
     deployment.run("cef", "invariants")
     assert said in deployment.refusal("charge")
     assert len(deployment.ledger) == 2
+
+
+def test_another_entry_in_place_of_a_published_charge_shows_a_ledger_that_was_set_back() -> None:
+    """Wrong programs: compare only the number of entries, so that other charges hide the missing one; or take estimates
+    from published measurements, which have no charge, for evidence."""
+    entries: Any = [SimpleNamespace(hash="a"), SimpleNamespace(hash="b")]
+    charged = Identity("village", "counties", 1, "draw", ledger_entry=2, ledger_hash="b")
+    other, uncharged = replace(charged, ledger_hash="c"), replace(charged, ledger_entry=0, ledger_hash="")
+    assert find_set_back([charged, uncharged], entries) == []
+    (found,) = find_set_back([charged, other, uncharged], entries)
+    assert found.endswith("ledger entry 2, is published, and the ledger has another entry there")
