@@ -110,7 +110,7 @@ def run(deployment: Deployment[Any]) -> None:
     assert all(each.passed for each in result.get_asset_check_evaluations())
 
 
-@deep_cases(1)
+@deep_cases(0)
 def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deployment[Any]) -> None:
     files, ledger = published.published(), published.ledger
     run(published)

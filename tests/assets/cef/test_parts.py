@@ -480,6 +480,7 @@ def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counte
     assert "partition zz does not exist" in str(failure.step_failure_data.user_failure_data)
 
 
+@pytest.mark.prove
 def test_histograms_of_a_dhc_add_up_too(tmp_path: Path) -> None:
     """The histograms of all records, which the gate counts. Wrong programs: households that see a unit in part, and a
     place of one partition under its number in another."""

@@ -59,6 +59,8 @@ def in_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "_on_servers", property(lambda _: True, lambda *_: None), raising=False)
 
 
+@quick_cases(1)
+@deep_cases(0)
 @pytest.mark.parametrize("table", EXCHANGED)
 def test_a_draw_is_made_by_the_tables_that_were_compared(tmp_path: Path, table: str) -> None:
     """Wrong program: reads them once more. If the same key draws again, as after a run that ended before the

@@ -61,7 +61,7 @@ from tests.deployments import (
     members,
     small_dataset,
 )
-from tests.depth import deep_cases
+from tests.depth import deep_cases, quick_cases
 from tests.docs.warehouse import tables_of, undescribed
 from tests.table_builder_deployments import (
     AFTER,
@@ -670,6 +670,8 @@ def alters(statement: str) -> Callable[[Deployed], None]:
 
 
 @deep_cases(1)
+@quick_cases(3)
+@deep_cases(3)
 @pytest.mark.parametrize(
     ("cube", "statement", "failing"),
     [
