@@ -28,6 +28,7 @@ from resources.statements import Zone
 from resources.warehouse import Session
 from tests.contract.kinds import to_publication
 from tests.deployments import Deployment
+from tests.depth import deep_cases, quick_cases
 from tests.dhc_deployments import dhc_deployment
 from tests.safetab_deployments import safetab_deployment
 from tests.topdown_deployments import topdown_deployment
