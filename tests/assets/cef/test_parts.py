@@ -374,7 +374,7 @@ def test_no_file_of_a_partition_is_left_out_where_files_are_kept_from_others(tmp
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"partitions": []}, "partitions: .*at least 1"),
+        ({"partitions": []}, "partitions: it must have 1 or more entries"),
         ({"partitions": ["a", "A"]}, "partitions: keys become names of tables"),
         ({"partitions": ["a-b"]}, "partitions: keys become names of tables"),
         ({"units": {"path": "units.csv", "columns": UNITS}}, "units: path: it has no {part}"),
