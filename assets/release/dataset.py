@@ -381,7 +381,7 @@ class DatasetDeclaration(Declaration):
     def _check_budget(self) -> None:
         if not self.public:
             if self.cap is None:
-                raise ValueError("cap: Field required")
+                raise ValueError("cap: it is missing")
             if self.source:
                 raise ValueError("source: it is for public records; declare public: true")
             return
