@@ -368,8 +368,13 @@ def keep_together(text: str) -> str:
     return text.replace(" ", "\u00a0")
 
 
+def write_minute(recorded_at: str) -> str:
+    """A time of an entry or run, to the minute."""
+    return recorded_at[:_MINUTES].replace("T", " ")
+
+
 def format_minute(recorded_at: str) -> str:
-    return keep_together(recorded_at[:_MINUTES].replace("T", " ").replace("-", "\N{NON-BREAKING HYPHEN}"))
+    return keep_together(write_minute(recorded_at).replace("-", "\N{NON-BREAKING HYPHEN}"))
 
 
 def _without_delta(loss: Loss) -> str:

@@ -500,9 +500,8 @@ def _list_estimates(
     if not labels:
         return ()
     release, found = context.release, dict[tuple[str, ...], int]()
-    for folder in (release.folder, *signature.earlier_editions(release.folder)):
-        edition = signature.signed_identity(folder, signature.public_key(context.custody))
-        if edition and (edition.dataset, edition.release, edition.draw_id) == (
+    for edition in signature.signed_editions(release.folder, signature.public_key(context.custody)):
+        if (edition.dataset, edition.release, edition.draw_id) == (
             release.dataset.name,
             release.name,
             draw_id,

@@ -34,12 +34,11 @@ from assets.release.seal import SealError
 from assets.release.signature import (
     CHECKSUMS,
     PUBLIC_KEY,
-    earlier_editions,
     file_sha256,
     fingerprint,
     is_readable,
     public_key,
-    signed_identity,
+    signed_editions,
     verify,
 )
 from assets.texts import show_line
@@ -314,8 +313,7 @@ def _audit_time_stamps(ledger: Ledger, published: Path) -> list[Finding]:
     with suppress(CustodyError):
         key = public_key(ledger.custody)
         for place in (published / dataset / release for dataset, release in publications(published)):
-            signed = [signed_identity(edition, key) for edition in (place, *earlier_editions(place))]
-            stamps += [edition.time_stamp for edition in signed if edition and edition.time_stamp]
+            stamps += [edition.time_stamp for edition in signed_editions(place, key) if edition.time_stamp]
     if not stamps:
         return []
     problems, unknown, verified = [], [], []

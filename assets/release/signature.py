@@ -309,10 +309,15 @@ def signed_identity(folder: Path, key: Ed25519PublicKey) -> Identity | None:
         return None
 
 
+def signed_editions(folder: Path, key: Ed25519PublicKey) -> list[Identity]:
+    """The identities of a publication's current and earlier editions, by `signed_identity`."""
+    editions = (folder, *earlier_editions(folder))
+    return [edition for path in editions if (edition := signed_identity(path, key))]
+
+
 def list_signed(published: Path, key: Ed25519PublicKey) -> list[Identity]:
-    """The identities of all editions of all releases in the folder of publications, by `signed_identity`."""
-    folders = (edition for folder in sorted(published.glob("*/*")) for edition in (folder, *earlier_editions(folder)))
-    return [edition for folder in folders if (edition := signed_identity(folder, key))]
+    """The identities of all editions of all releases in the folder of publications."""
+    return [edition for folder in sorted(published.glob("*/*")) for edition in signed_editions(folder, key)]
 
 
 def find_set_back(editions: Iterable[Identity], entries: "Sequence[Entry]") -> list[str]:

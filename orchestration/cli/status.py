@@ -50,7 +50,7 @@ def status(as_json: bool) -> None:
 @as_json
 def budget(as_json: bool) -> None:
     """Show every charge and withdrawal, and the rest of each cap. Charges have their release and authorization."""
-    from assets.ledger.view import list_entry_records
+    from assets.ledger.view import list_entry_records, write_minute
     from assets.texts import show_line
     from orchestration.deployment import Deployment
 
@@ -71,7 +71,7 @@ def budget(as_json: bool) -> None:
                 [
                     *(str(entry[key]) for key in keys),
                     entry["authorized_by"] or entry["withdrawn_by"],
-                    _to_minute(entry["recorded_at"]),
+                    write_minute(entry["recorded_at"]),
                     entry["draw_id"][:12],
                 ]
                 for entry in entries
@@ -90,10 +90,12 @@ def budget(as_json: bool) -> None:
 
 def _write_state(status: dict[str, Any]) -> tuple[str, str]:
     """The published edition, if any, and the last run."""
+    from assets.ledger.view import write_minute
+
     unpublished = "withdrawn" if status.get("withdrawn") else "no"
     published = {True: f"edition {status['edition']}", False: unpublished, None: "unknown"}[status["published"]]
     run, at = status["last_run"], status["last_run_at"]
-    last_run = f"{run.replace('_', ' ')}, {_to_minute(at)}" if run else "never"
+    last_run = f"{run.replace('_', ' ')}, {write_minute(at)}" if run else "never"
     return published, last_run
 
 
@@ -102,10 +104,6 @@ def _is_latest_published(release: dict[str, Any]) -> bool:
     end."""
     draws = release["draws"]
     return release["published"] and len(release["charges"]) == draws == int(release["edition"].partition(".")[0])
-
-
-def _to_minute(recorded_at: str) -> str:
-    return recorded_at[:16].replace("T", " ")
 
 
 def _print_budgets(budgets: list[dict[str, Any]]) -> None:

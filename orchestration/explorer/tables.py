@@ -18,6 +18,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from assets.ledger.view import write_minute
 from assets.release.published import SUPPRESSED
 from orchestration.explorer.display import (
     MARK,
@@ -140,8 +141,7 @@ def _explain_withdrawal(release: str) -> str:
     dataset, _, name = release.partition("/")
     with suppress(UnavailableError):
         if withdrawn := find_last_withdrawal(read_intact_entries(), dataset, name):
-            time = withdrawn.recorded_at[: len("2026-12-01T12:00")].replace("T", " ")
-            return f"was withdrawn on {time} UTC, in ledger entry {withdrawn.sequence}"
+            return f"was withdrawn on {write_minute(withdrawn.recorded_at)} UTC, in ledger entry {withdrawn.sequence}"
     return ""
 
 
