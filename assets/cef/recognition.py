@@ -28,6 +28,7 @@ from assets.cef.text_files import (
 from assets.cef.validation import Finding, SourceError
 from assets.release.dialect import SEPARATORS, UTF_8, Compression, Dialect, parse_dialect
 from mechanisms.delimited import Rule
+from resources.regular import open_regular
 
 _UTF_32 = "in UTF-32; write it in UTF-8"
 _OTHER_FILES = {
@@ -181,7 +182,7 @@ def _in_yaml(value: str) -> str:
 
 
 def _find_compression(path: Path) -> Compression:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         first = file.read(_LONGEST_MAGIC)
     _refuse_other_files(path, first)
     return next((compression for magic, compression in MAGIC.items() if first.startswith(magic)), "none")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from assets.publication.listing import write_listing
 from assets.publication.placement import remove
-from assets.release.signature import earlier_editions, public_key, signed_identity
+from assets.release.signature import earlier_editions, find_set_back, list_signed, public_key, signed_identity
 from assets.texts import find_unfit_name, show_line
 from resources.chain import RESERVE, Entry
 from resources.custody import Custody
-from resources.ledger import Ledger
+from resources.ledger import Ledger, LedgerError
 from resources.statements import Table, Zone
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -73,7 +73,8 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         WithdrawalError: if there is no charge, table or publication under this name, `by` does not name a person in
             one plain line, only earlier editions of another publication rest on the release, or, after the ledger's
             entries, a file cannot be removed.
-        LedgerError: if the ledger is not intact.
+        LedgerError: if the ledger is not intact, or lacks the charge of a published edition. The withdrawal would
+            remove the only evidence of this charge, and the draw could be made again.
     """
     name = f"{dataset}/{release}" if release else dataset
     if not all(_NAME.fullmatch(part) for part in (dataset, *([release] if release is not None else []))):
@@ -90,6 +91,9 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     )
     if not charged and not folders and not any(_schemas_of(ledger, zone, dataset, release) for zone in zones):
         raise WithdrawalError(f"there is no data of {name}: no charge, no table and no publication")
+    editions = list_signed(published, public_key(ledger.custody))
+    if set_back := find_set_back(editions, ledger.read().require_intact()):
+        raise LedgerError(f"{set_back[0]}. Nothing was withdrawn. See docs/how-to/lost-key.md")
     entries = ledger.withdraw(dataset, release, by.strip())
     try:
         return _remove(ledger, published, dataset, release, entries, folders)

@@ -299,12 +299,13 @@ def test_a_truncated_parquet_file_is_refused(town: Town) -> None:
 
 
 def test_a_missing_or_empty_file_is_named(town: Town) -> None:
+    """Wrong program: explains the refusal of a pipe by its content, and waits for ever, with the warehouse open."""
     (town.folder / "households.csv").unlink()
     (town.folder / "persons.csv").write_text("")
-    assert town.refusal() == [
-        "households.csv: there is no such file",
-        "persons.csv: is empty",
-    ]
+    refusal = ["households.csv: there is no such file", "persons.csv: is empty"]
+    assert town.refusal() == refusal
+    os.mkfifo(town.folder / "households.csv")
+    assert town.refusal() == refusal
 
 
 def test_a_file_without_records_is_refused(town: Town) -> None:

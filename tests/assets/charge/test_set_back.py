@@ -6,14 +6,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from assets.publication.withdrawal import withdraw
 from assets.release.signature import Identity, find_set_back
+from resources.ledger import LedgerError
 from tests.deployments import TO_PUBLICATION, households, refuses_to_publish, small_deployment, write_csv
 
 
 def test_a_ledger_without_the_charge_of_a_published_edition_neither_charges_nor_publishes(tmp_path: Path) -> None:
     """Wrong program: after an earlier copy of keys and databases was restored, it makes the draw of the published
     edition again, under another ephemeral key, and publishes it in place of the only evidence. Readers of both editions
-    then have two draws from the same records, and the ledger has one charge."""
+    then have two draws from the same records, and the ledger has one charge. Or it lets a person withdraw the edition,
+    and makes the draw then."""
     deployment = small_deployment(tmp_path / "release", custody="ephemeral")
     root = deployment.root
     deployment.run(*TO_PUBLICATION)
@@ -28,6 +33,9 @@ def test_a_ledger_without_the_charge_of_a_published_edition_neither_charges_nor_
     refuses_to_publish(deployment, {"ledger_intact"}, said)
     deployment.run("cef", "invariants")
     assert said in deployment.refusal("charge")
+    with pytest.raises(LedgerError, match=f"{said}.*Nothing was withdrawn"):
+        withdraw(deployment.context.ledger, root / "published", "village", "counties", "M. Maier")
+    assert deployment.published()
     assert len(deployment.ledger) == 2
 
 
