@@ -441,7 +441,8 @@ def _propose_domain(
         found = ", ".join(
             f"{_quote(code)} ({column.reasons.get(code, count(rows))})" for code, rows in column.missing.items()
         )
-        concerns.append(f"taken as no value where it is {found}; list a code that means 0 in zero instead of null")
+        zero = "" if kind is ColumnType.DATE else "; list a code that means 0 in zero instead of null"
+        concerns.append(f"taken as no value where it is {found}{zero}")
     if column.named and kind in (ColumnType.INTEGER, ColumnType.DECIMAL):
         found = ", ".join(f"{_quote(code)} ({label})" for code, label in column.named.items())
         concerns.append(f"of numbers, of which the file labels {found}; list those that stand for no value in null")

@@ -22,8 +22,8 @@ _OTHER_DIGITS = r"[^\P{Nd}0-9]+"
 _SIGN = r"(?:%|‰|\p{Sc}|EUR|USD|GBP|CHF)"
 
 _FORMS = {
-    "missing": r"(?i)NA|N/A|#N/A|NaN|null|none|\.|-+|\?",
-    "digits": r"(?s).*\p{Nd}.*",
+    "missing": r"(?i)NA|N/A|#N/A|#DIV/0!|NaN|null|none|\.|-+|\?",
+    "words": r"\P{Nd}+|#DIV/0!",
     "whole": "-?[0-9]+",
     **{name: f"-?[0-9]*{mark}[0-9]+" for name, mark in (("comma", ","), ("point", r"\."))},
     # 1,234 is a decimal or one thousand.
@@ -93,8 +93,8 @@ def find_notation(session: Session, source: Source, relation: Fragment, given: M
     Raises SourceError if the values can be read in two ways, with the option that settles it.
     """
     # Most columns have whole numbers, or words without digits, and no other form.
-    likely = _count_forms(session, relation, {}, list(source.columns), ["whole", "digits"])
-    chosen = [name for name, forms in likely.items() if forms["digits"] > forms["whole"]]
+    likely = _count_forms(session, relation, {}, list(source.columns), ["whole", "words"])
+    chosen = [name for name, forms in likely.items() if forms["present"] > forms["whole"] + forms["words"]]
     columns = _count_forms(session, relation, {}, chosen, list(_FORMS)) if chosen else {}
     decimal = _find_decimal(source, columns, given.get("decimal"))
     dates = given.get("dates") or _find_dates(source, columns)
@@ -202,10 +202,15 @@ def examine_columns(
         yield from session.row(statement, values, columns=columns[start : start + _AT_A_TIME], **names)
 
 
+def _count_values(forms: Mapping[str, int]) -> int:
+    """The number of values without codes for no value. Words are such codes if they are at most half of all values."""
+    return forms["present"] - forms["words" if 2 * forms["words"] <= forms["present"] else "missing"]
+
+
 def _wholly(forms: Mapping[str, int], form: str) -> bool:
     """Whether all values are in a form, except codes for no value, and whole numbers among decimals."""
     whole = forms["whole"] if form in ("comma", "point") else 0
-    return 0 < forms[form] == forms["present"] - forms["missing"] - whole
+    return 0 < forms[form] == _count_values(forms) - whole
 
 
 def _find_decimal(source: Source, columns: Mapping[str, Mapping[str, int]], given: str | None) -> str:
@@ -246,7 +251,7 @@ def _find_decimal(source: Source, columns: Mapping[str, Mapping[str, int]], give
 def _groups_thousands(forms: Mapping[str, int], form: str) -> bool:
     """Whether all values are numbers, some with this mark between thousands, and none with it as a decimal mark."""
     numbers = forms["whole"] + forms[f"{form}_open"] + forms[f"{form}_thousands"]
-    return forms[f"{form}_thousands"] > 0 and numbers == forms["present"] - forms["missing"]
+    return forms[f"{form}_thousands"] > 0 and numbers == _count_values(forms)
 
 
 def _ask(source: Source, column: str, rule: str, option: str, values: Iterable[str]) -> SourceError:
@@ -294,7 +299,7 @@ def _name_form(dates: str) -> str:
 
 def _explain(forms: Mapping[str, int], decimal: str, dates: str) -> str:
     """Why the values of a column are neither decimals nor dates, although they look like them; empty if they do not."""
-    present, other = forms["present"] - forms["missing"], {".": "comma", ",": "point"}[decimal]
+    present, other = _count_values(forms), {".": "comma", ",": "point"}[decimal]
     if not present or _wholly(forms, "comma" if decimal == "," else "point"):
         return ""
     decimals = forms["comma"] + forms["point"]

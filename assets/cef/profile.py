@@ -59,7 +59,7 @@ FEW = 10
 """Up to this many distinct whole numbers count as codes, and more as amounts."""
 
 MISSING = (
-    *("NA", "na", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NULL", "Null", "null", "None", "none", "NIU"),
+    *("NA", "na", "N/A", "n/a", "#N/A", "#DIV/0!", "NaN", "nan", "NAN", "NULL", "Null", "null", "None", "none", "NIU"),
     *("missing", "Missing", "MISSING", ".", "..", "-", "--", "?", "*", "**", "***", ":", ""),
 )
 """Texts that programs write for no value."""
@@ -93,7 +93,8 @@ _MARKS = {
 _WHOLE = SQL("cef/profiled", "FROM ({{ relation }})")
 _NESTED = SQL("cef/nested", "SELECT DISTINCT {{ outer | id }}, {{ inner | id }} FROM {{ relation }} ORDER BY ALL")
 
-_DIGIT = re.compile(r"\d")
+_NO_VALUE = re.compile(r"\D*|[09./-]+")
+"""Among numbers or dates: words, and impossible dates such as 99.99.9999."""
 _POINT = re.compile(r"\D$|[.e]")
 _WORDS = re.compile(r"[^\W\d_]+")
 _OF_PLACES = re.compile(
@@ -298,7 +299,7 @@ def profile(
             rows, ends = [], ((), (), (), ())
             if facts["different"] <= MOST_CODES:
                 rows = session.rows("cef/codes", relation=relation, name=name)
-            if min(facts[_ROUNDED], facts[ColumnType.INTEGER.value]) < facts["present"]:
+            if min(facts[kind] for kind in (_ROUNDED, ColumnType.INTEGER, ColumnType.DATE)) < facts["present"]:
                 ends = session.row("cef/ends", {"most": _ENDS}, relation=relation, name=name)
             described = _describe_column(
                 name, records, facts, [code for (code,) in rows], ends, is_text=name in notation.reasons
@@ -353,8 +354,8 @@ def _describe_column(
     present, missing = facts["present"], dict(facts["missing"] or {})
     lows, highs = ([_Number(Decimal(end["text"]), end["text"], end["rows"]) for end in side or ()] for side in ends[:2])
     others = {end["text"]: end["rows"] for end in ends[2] or ()}
-    # Among many distinct numbers, a few words can only mean that there is no value.
-    if facts["different"] > MOST_CODES and len(others) < _ENDS and not any(map(_DIGIT.search, others)):
+    # Among many distinct numbers or dates, a few words can only mean that there is no value.
+    if facts["different"] > MOST_CODES and len(others) < _ENDS and all(map(_NO_VALUE.fullmatch, others)):
         missing |= others if sum(others.values()) <= present / 2 else {}
     absent = sum(missing.values())
     fitting = [kind for kind in _NARROWEST_FIRST if facts[kind.value] == absent < present]

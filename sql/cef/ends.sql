@@ -1,5 +1,5 @@
--- The least and the greatest numbers of a column of texts, and the most frequent ones of its other texts and of its
--- numbers, each with its number of rows. Integers may have more digits than decimals.
+-- The least and the greatest numbers of a column of texts, and the most frequent ones of its texts that are neither
+-- numbers nor dates and of its numbers, each with its number of rows. Integers may have more digits than decimals.
 WITH counted AS (
     SELECT {{ name | id }} AS text, count(*) AS rows, any_value(coalesce(
         {% with type = "rounded" %}{% include "cef/typed_column.sql" %}{% endwith %},
@@ -12,6 +12,8 @@ WITH counted AS (
 SELECT
     min_by({'text': text, 'rows': rows}, number, $most),
     max_by({'text': text, 'rows': rows}, number, $most),
-    max_by({'text': text, 'rows': rows}, rows, $most) FILTER (WHERE number IS NULL),
+    max_by({'text': text, 'rows': rows}, rows, $most) FILTER (
+        WHERE number IS NULL AND ({% with name = "text", type = "date" %}{% include "cef/typed_column.sql" %}{% endwith %}) IS NULL
+    ),
     max_by({'text': text, 'rows': rows}, rows, $most) FILTER (WHERE number IS NOT NULL)
 FROM counted

@@ -388,6 +388,26 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
     }
 
 
+def test_words_among_decimals_or_dates_stand_for_no_value_whatever_the_dialect(session: Session, folder: Path) -> None:
+    """Wrong program: proposes k.A. as no value beside 1.5, but takes 1,5 beside it for texts that identify persons."""
+    path, words = (
+        folder / "words.csv",
+        {"income": "k.A.", "share": "#DIV/0!", "birth": "unbekannt", "died": "99.99.9999"},
+    )
+    lines = [
+        (f"{number},5", f"0,{number}", f"{1 + number % 28}.1.{1900 + number}", f"{1 + number % 28}.2.{2000 + number}")
+        for number in range(1, 150)
+    ]
+    lines += [tuple(words.values())] * 9
+    path.write_text("\n".join(map(";".join, (words, *lines))) + "\n", encoding="utf-8")
+    found = profile(session, Reader.CSV, path)
+    assert found.csv == {"separator": ";", "decimal": ",", "dates": "DD.MM.YYYY"}
+    assert {column.name: (column.type.value, column.missing) for column in found.columns} == {
+        name: (kind, {word: 9})
+        for (name, word), kind in zip(words.items(), ("decimal", "decimal", "date", "date"), strict=True)
+    }
+
+
 def test_many_columns_are_examined_some_at_a_time_and_too_many_refused(tmp_path: Path) -> None:
     """Wrong programs: one statement about a thousand columns, which DuckDB refuses; hours over a hundred thousand."""
     asked: list[int] = []
