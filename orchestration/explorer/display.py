@@ -29,6 +29,13 @@ _LABEL, _AXIS, _LEGEND, _WHOLE = 28, 30, 40, 42
 """The letters that fit on a phone in a line of a label, of an axis title and of a legend, and in a choice in a box."""
 _LINE = 12
 """The height of a line of a label, in pixels."""
+OWN = frozenset(
+    [
+        *("release", "table", "level", "view", "number", "by", "place", "other", "cv", "half", "most"),
+        *("question", "variable", "share", "embed", "embed_options"),
+    ]
+)
+"""The names of the choices of the page *Tables*, and of Streamlit's own parameters of an address."""
 _TALLEST, _SCROLLED = 600, 400
 """The height of a chart, in pixels, above which it scrolls, and the height of the scrolled view, which leaves the first
 rows of its table visible."""
@@ -138,6 +145,11 @@ def wrap_title(words: str) -> list[str]:
 def wrap(text: str, width: int) -> list[str]:
     words = " ".join(show_line(text).split())
     return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def name_choice(variable: str) -> str:
+    """The name of the choice of a variable's value: the variable's own, unless the page has another use for it."""
+    return f"{variable}:" if variable.rstrip(":").lower() in OWN else variable
 
 
 def read_link(name: str, options: Sequence[str], otherwise: str) -> str:

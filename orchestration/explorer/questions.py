@@ -17,7 +17,7 @@ from assets.publication.tables import PublishedTables
 from assets.release.signature import SignedFolder, VerificationError
 from mechanisms.refusal import RefusedError
 from orchestration.components import TableBuilder
-from orchestration.explorer.display import choose, read_link, show_table
+from orchestration.explorer.display import choose, name_choice, read_link, show_table
 from orchestration.explorer.products import NO_VALUE, TOTAL
 from orchestration.explorer.reading import find_published, read_key
 from orchestration.explorer.words import ON_GRID, escape, format_figure
@@ -63,7 +63,7 @@ def show_answer(picture: DeltaGenerator, release: str, words: Mapping[str, str],
         for name, values in categories.items():
             if name != by:
                 texts = {_as_text(value): write(name, value) for value in values.to_pylist()}
-                chosen = choose(headings[name], {TOTAL: "All together", **texts}, link, name, scope)
+                chosen = choose(headings[name], {TOTAL: "All together", **texts}, link, name_choice(name), scope)
                 where |= {} if chosen == TOTAL else {name: [None if chosen == NO_VALUE else chosen]}
         answer = getattr(published, question)(*arguments, [] if by == TOTAL else [by], where)
     except (RefusedError, VerificationError, OSError) as error:

@@ -27,6 +27,7 @@ from orchestration.explorer.display import (
     fit_height,
     make_legend,
     make_row_chart,
+    name_choice,
     read_link,
     show_chart_with_table,
     show_table,
@@ -187,7 +188,7 @@ def _show_numbers(picture: DeltaGenerator, product: Product, scope: str, link: d
             heading, options = product.fields[group].words, product.list_options(group, equal)
             if product.find_total_flag(group):
                 options = {TOTAL: "All together", **options}
-            value = choose(heading, options or {"": "nothing"}, link, group, scope)
+            value = choose(heading, options or {"": "nothing"}, link, name_choice(group), scope)
             label = "all together" if value == TOTAL else product.label(group, value, product.list_options(group))
             title += f", {heading}: {label}"
             equal |= product.match({group: value})

@@ -26,6 +26,7 @@ from assets.release.signature import PUBLIC_KEY, fingerprint, pem, public_key, s
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.explorer import tables
+from orchestration.explorer.display import OWN
 from orchestration.explorer.laboratory import leave_out_overlaps
 from orchestration.explorer.products import NO_VALUE, OF_LINEAR, TOTAL, list_publications
 from orchestration.explorer.reading import UnavailableError, read_entries
@@ -282,6 +283,25 @@ def test_an_average_is_judged_by_its_interval_as_it_has_no_standard_error(publis
     assert "Standard error" not in test.table[0].value
     test.number_input(key="half").set_value(60).run()
     assert list(test.table[0].value["Remark"]) == ["", "too uncertain"]
+
+
+@deep_cases(0)
+@quick_cases(1)
+@pytest.mark.parametrize("name", ["view", "release", "View", "embed"])
+def test_a_variable_has_the_name_of_a_choice_of_the_page(published: Path, name: str) -> None:
+    """Wrong programs: one that shows an error instead of the table, or an address that names another release."""
+    table, dictionary = published / "homes.parquet", published / "datapackage.json"
+    read = pq.read_table(table)
+    pq.write_table(read.rename_columns([each.replace("tenure", name) for each in read.column_names]), table)
+    dictionary.write_text(dictionary.read_text().replace("tenure", name))
+    test = AppTest.from_function(page, default_timeout=600).run()
+    assert not test.exception
+    assert (test.query_params["release"], test.query_params[f"{name}:"]) == ("village/counties", TOTAL)
+    assert set(test.query_params) - {f"{name}:"} <= OWN
+    again = AppTest.from_function(page, default_timeout=600)
+    again.query_params[f"{name}:"] = "r"
+    again.run()
+    assert again.selectbox(key=f"village/counties:homes:{name}:").value == "r"
 
 
 def page_of_laboratories() -> None:
