@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from assets.ledger.population import group_populations
 from assets.ledger.view import format_charge, list_budget_records
 from assets.release.dataset import DatasetDeclaration
-from assets.release.signature import CERTIFICATE, public_key, signed_identity
+from assets.release.signature import CERTIFICATE, Identity, list_signed, public_key, signed_identity
 from assets.texts import suggest
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of
 from orchestration.components.scaffolding import JobComponent
@@ -143,6 +143,16 @@ class Deployment:
         if identity.ledger_entry and (dataset, identity.drawn_as, identity.ledger_hash) not in drawn:
             return unpublished
         return {"published": True, "edition": identity.name}
+
+    def list_signed(self) -> list[Identity]:
+        """The identities of all published editions; none if the keys cannot be read. Without publications, no key is
+        made."""
+        if not any(self.published.glob(f"*/*/{CERTIFICATE}")):
+            return []
+        try:
+            return list_signed(self.published, self.public_key)
+        except CustodyError:
+            return []
 
     @cached_property
     def machine(self) -> "Machine":

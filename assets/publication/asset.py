@@ -607,7 +607,11 @@ def certify(
         release=record.Release.model_validate(release, from_attributes=True),
         statement=replace(statement, errors=context.method.errors(session)),
         specification=entry.parse_specification().with_copies(dataset.copies),
-        randomness=Randomness(release.custody, draw.draw_id, entry.commitment),
+        randomness=(
+            Randomness(release.custody, draw.draw_id, entry.commitment)
+            if context.method.is_random
+            else Randomness(release.custody, draw.draw_id, entry.commitment, generator="none")
+        ),
         ledger=LedgerReference(
             entry.sequence,
             entry.hash,

@@ -285,7 +285,8 @@ class Randomness:
     draw_id: Sha256 = Field(description="The identifier of the draw.")
     commitment: Sha256 = Field(description="The SHA-256 of the draw's key.")
     generator: str = Field(
-        default="AES-256-CTR (OpenSSL)", description="The generator that expands the key into random words."
+        default="AES-256-CTR (OpenSSL)",
+        description="The generator that expands the key into random words; none if nothing is random.",
     )
 
     @computed_field  # type: ignore[prop-decorator]

@@ -372,8 +372,9 @@ def export() -> None:
 @click.argument("release", type=RELEASE)
 @click.option("--to", type=click.Path(path_type=Path, dir_okay=False), help="The file; by default, it is printed.")
 def registry(release: str, to: Path | None) -> None:
-    """Write a record of the published RELEASE for the Privacy Deployments Registry. It covers the points that NIST SP
-    800-226 asks of a guarantee.
+    """Write a record for the Privacy Deployments Registry.
+
+    It covers the points that NIST SP 800-226 asks of a guarantee. RELEASE must be published.
 
     Everything comes from the certificate, except for placeholders, which the command lists.
     """
@@ -452,7 +453,8 @@ def verify(folder: Path, key: Path, authority: Path | None) -> None:
 def audit(to: Path | None, as_json: bool) -> None:
     """Check every claim that can be proved, and write a report. Charges nothing.
 
-    If killed processes left ephemeral keys of settled or withdrawn draws, these keys are deleted; nothing else changes.
+    Deletes sketches that are no longer needed, and ephemeral keys of settled or withdrawn draws that killed processes
+    left. Nothing else changes.
     """
     from assets.confidentiality import list_nodes
     from assets.publication import audit as audits

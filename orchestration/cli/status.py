@@ -51,12 +51,15 @@ def status(as_json: bool) -> None:
 def budget(as_json: bool) -> None:
     """Show every charge and withdrawal, and the rest of each cap. Charges have their release and authorization."""
     from assets.ledger.view import list_entry_records, write_minute
+    from assets.release.signature import find_set_back
     from assets.texts import show_line
     from orchestration.deployment import Deployment
 
     deployment = Deployment()
+    editions = deployment.list_signed()
     reading = deployment.ledger.read()
-    problems, budgets = reading.problems, deployment.budgets(reading)
+    problems = reading.problems or find_set_back(editions, reading.entries)
+    budgets = deployment.budgets(reading)
     entries = list_entry_records(reading.entries)
     if as_json:
         print_json({"populations": budgets, "ledger": entries, "problems": list(problems)})

@@ -24,7 +24,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from assets.release.release import DeclarationError
-from assets.release.signature import sign
+from assets.release.signature import Identity, sign
 from assets.stages import conceal_faults
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
@@ -51,8 +51,9 @@ def stirred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Re
 
 def test_the_list_of_commands_shows_whole_sentences() -> None:
     """Wrong program: begins a command's help with a sentence that a terminal of 80 columns cuts."""
-    lists = [CliRunner().invoke(main, [*group, "--help"], terminal_width=80) for group in ([], ["ledger"], ["new"])]
-    assert [shown.exit_code for shown in lists] == [0, 0, 0]
+    groups = ([], ["export"], ["ledger"], ["new"])
+    lists = [CliRunner().invoke(main, [*group, "--help"], terminal_width=80) for group in groups]
+    assert {shown.exit_code for shown in lists} == {0}
     assert "..." not in "".join(shown.output.partition("Commands:")[2] for shown in lists)
 
 
@@ -194,7 +195,7 @@ def test_a_folder_with_a_certificate_that_was_not_signed_here_is_no_publication(
 
 @pytest.mark.deep
 def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
-    stirred: Callable[..., Result], tmp_path: Path
+    stirred: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = deployment_resources(tmp_path / "stirred_home")["ledger"]
     assert isinstance(ledger, Ledger)
@@ -208,6 +209,11 @@ def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
     shown = stirred("budget")
     assert shown.exit_code == 0
     assert "Ann [/x] �[31m[head]" in shown.stdout
+    edition = Identity("ma1940", "half", 1, "33" * 32, 3, "44" * 32)
+    monkeypatch.setattr(Deployment, "list_signed", lambda _: [edition])
+    set_back = stirred("budget")
+    assert (set_back.exit_code, "Ledger, not intact" in set_back.stdout) == (1, True)
+    assert "the ledger was set back or rebuilt: ma1940/half, edition 1" in set_back.stderr
     said = " ".join(shown.stdout.split())
     assert "ma1940: Besides the finite charges, one charge has no finite loss (ε = ∞)" in said
     assert "ε = 1.0000" in said
