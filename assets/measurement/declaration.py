@@ -1,7 +1,7 @@
 """Common types of fields in declarations of noisy counts: the definition of DP, states, and values of the 2020 Census
 or of the release's own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -21,6 +21,12 @@ class Definition(StrEnum):
     @property
     def noise(self) -> Noise:
         return Noise.GAUSSIAN if self is Definition.ZCDP else Noise.LAPLACE
+
+
+def refuse_unused_delta(noise: Definition, declared: Collection[str]) -> None:
+    """Raise ValueError if `delta` is among the declared fields, although the loss is an ε, to which no δ belongs."""
+    if noise is Definition.PURE and "delta" in declared:
+        raise ValueError("delta: a loss in ε is not stated at a δ; remove delta, or declare noise: zcdp")
 
 
 Production = Annotated[Literal["production"], Tag("production")]

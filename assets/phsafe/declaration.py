@@ -1,10 +1,10 @@
 """The fields of an S-DHC release by PHSafe, and the design that follows from them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, Tag, WithJsonSchema
+from pydantic import AfterValidator, Field, Tag, WithJsonSchema, model_validator
 
-from assets.measurement.declaration import PRODUCTION_OR_OWN, Definition, Production, State
+from assets.measurement.declaration import PRODUCTION_OR_OWN, Definition, Production, State, refuse_unused_delta
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import require_distinct_products
@@ -76,6 +76,11 @@ class PHSafeDeclaration(ReleaseDeclaration):
         description="Whether there is a draw and a publication. If false, which only a synthetic dataset allows, the "
         "release ends with confidential tables of exact counts, for tuning.",
     )
+
+    @model_validator(mode="after")
+    def _check_delta(self) -> Self:
+        refuse_unused_delta(self.noise, self.model_fields_set)
+        return self
 
     @property
     def charges(self) -> bool:

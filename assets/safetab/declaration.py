@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, StrictInt, Tag, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.measurement.declaration import PRODUCTION_OR_OWN, Definition, Production, State
+from assets.measurement.declaration import PRODUCTION_OR_OWN, Definition, Production, State, refuse_unused_delta
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Part
 from assets.release.names import ReleaseName, SourcePath
@@ -59,6 +59,11 @@ class SafeTabDeclaration(ReleaseDeclaration):
     moe: dict[str, Margin] = Field(default_factory=dict, description=_MOE)
     negative_counts: bool = Field(True, description="Whether negative numbers stay; otherwise they become 0.")
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
+
+    @model_validator(mode="after")
+    def _check_delta(self) -> Self:
+        refuse_unused_delta(self.noise, self.model_fields_set)
+        return self
 
 
 class SafeTabPDeclaration(SafeTabDeclaration):

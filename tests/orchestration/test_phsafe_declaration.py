@@ -78,6 +78,8 @@ def test_pure_noise_has_the_same_margins_with_epsilon() -> None:
     given = declared(noise="pure", runs={"PH2": {"truncation": 4, "budget": {"state_*": 1.5}}})
     design = PHSafeDeclaration.model_validate(given).design(TOWN)
     assert str(design.unbounded) == "3/2"
+    with pytest.raises(ValidationError, match="delta: a loss in ε is not stated at a δ"):
+        PHSafeDeclaration.model_validate(given | {"delta": "1/1000"})
     assert str(design.bounded) == "3"
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
@@ -53,6 +54,9 @@ def test_households_are_measured_where_persons_are(noise: str) -> None:
     """SafeTab-P publishes no total elsewhere, so that there are no groups."""
     _, h = declared({"budgets": {"TRACT 2": 1, "PR-STATE 1": 1}}, {**PRODUCTION, "noise": noise})
     assert lines(h) == {"TRACT 2", "PR-STATE 1"}
+    if noise == "pure":
+        with pytest.raises(ValidationError, match="delta: a loss in ε is not stated at a δ"):
+            declared({"budgets": {"TRACT 2": 1}, "noise": noise, "delta": "1/1000"}, PRODUCTION)
 
 
 @pytest.mark.parametrize("field", ["budgets", "moe"])
