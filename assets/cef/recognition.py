@@ -41,6 +41,8 @@ _OTHER_FILES = {
     **{b"$FL2": "an SPSS file; name it .sav", b"$FL3": "an SPSS file; name it .zsav"},
     b"HEADER RECORD***": "a SAS transport file; name it .xpt",
     b"\0" * 12 + b"\xc2\xea\x81\x60": "a SAS file; name it .sas7bdat",
+    # As servers send in place of a file, for example to ask for a password.
+    **dict.fromkeys((b"<!DOCTYPE html", b"<!doctype html", b"<html"), "a page in HTML; download the file itself"),
     **dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), _UTF_32),
 }
 _LONGEST_MAGIC = max(map(len, _OTHER_FILES))

@@ -224,7 +224,10 @@ class Risk(Part):
 
     sentence: str = Field(description="The risk in plain words.")
     delta: str = Field(description="δ of both ε, exactly.")
-    epsilon: float = Field(description="ε by the exact privacy curve of the noise, rounded up; never what is charged.")
+    epsilon: float = Field(
+        description="The lesser of the ε by the exact privacy curve of the noise and by the conversion of the loss, "
+        "rounded up; never what is charged."
+    )
     by_conversion: float = Field(description="ε by the conversion of the loss, rounded up.")
     posterior: float = Field(
         description="The largest probability of picking the true one of two equally likely values."

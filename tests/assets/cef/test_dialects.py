@@ -334,6 +334,7 @@ def test_a_file_that_is_not_as_declared_is_refused_with_how_it_is(
         ('"id" "g"\n"1" 1 "a"\n"2" 2 "b"\n', "is not a table with a name for each field: every row ha", None, {}),
         ("Survey of 2020\n\nid;g\n1;a\n2;b\n", "is not a table from its first line on, which has one te", None, {}),
         ("Survey;;\nid;g;h\n1;a;b\n2;b;b\n", "is not a table from its first line on, which has one te", None, {}),
+        ("<!DOCTYPE html><html>Sign in</html>\n", "is a page in HTML; download the file itself", None, {}),
         ("id g\n1 a\n2 b\n", "is separated by spaces; write commas, semicolons or tabs", None, {}),
         ("1,north,m\n2,south,f\n3,north,m\n", "is not a table with a header: its first row has numbers", None, {}),
         ("north;m\nsouth;f\nnorth;f\nsouth;m\n", "is not a table with a header: its first row", None, {}),

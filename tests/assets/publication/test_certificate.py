@@ -394,6 +394,15 @@ def test_a_certificate_without_a_finite_loss_says_so_everywhere_and_guarantees_n
         assert words not in said
 
 
+@pytest.mark.parametrize(("epsilon", "words"), [(15.5, "ε by the privacy curve, at δ"), (16.98, "no smaller bound")])
+def test_an_epsilon_by_conversion_is_not_called_one_by_the_privacy_curve(epsilon: float, words: str) -> None:
+    record = deepcopy(massachusetts().as_record())
+    record["loss"]["risk"] |= {"epsilon": epsilon, "by_conversion": 16.98}
+    text = _parsed(certificate_module.page("certificate.html").render(record)).text.replace("\xa0", " ")
+    assert words in text
+    assert ("by the privacy curve" in text) == (epsilon < 16.98)
+
+
 def test_the_page_states_the_five_building_blocks() -> None:
     blocks = massachusetts().as_record()["specification"]
     assert [block["question"].split()[0] for block in blocks] == ["Who", "Where", "What", "How", "How"]
