@@ -29,8 +29,8 @@ LINEAR, LINEAR_LOWER, LINEAR_UPPER = OF_LINEAR = ("linear_estimate", "linear_low
 """The endings of the columns of a cell in a table of linear estimates."""
 _INTERVALS = "_intervals"
 """The ending of the name of such a table."""
-TOTAL = "total"
-"""The choice of a group that stands for all of its values together."""
+TOTAL = "\ttotal"
+"""The choice of a group that stands for all of its values together. A real code may be `total`."""
 NO_VALUE = "\t"
 """The code for records without a value. No real code is a tab, but one may be `None` or `null`."""
 MOST_VALUES = 5000
@@ -39,7 +39,7 @@ _NAMED_BY = {"region_id": "region", "geoid": "name", "iteration_code": "iteratio
 """The columns with the names of codes, by the column of the codes."""
 _LEVELS = {"region_id": "region_type", "geoid": "level"}
 """The columns with the level of a place, by the column of the place."""
-_COUNTS = ("count", TOTAL)
+_COUNTS = ("count", "total")
 """The columns of a count, and of a total of a magnitude."""
 _MOST_COLUMNS = 8
 """The largest number of identifying columns of a readable table: a larger table is for computing, and shown as a

@@ -172,19 +172,20 @@ def test_places_and_what_an_empty_one_stands_for_are_those_of_the_dictionary(pub
     assert product.read_first(2)[1]["town"] == "the rest"
 
 
-def test_records_without_a_value_are_not_those_of_a_category_called_none_or_null(published: Path) -> None:
-    """Wrong program: one that shows both as None, or leaves out the records without a value."""
-    tenures, estimates = [None, "None", "null"], [1.0, 2.0, 3.0]
-    rows = {"county": ["01"] * 3, "tenure": tenures, "tenure_total": [False] * 3, "estimate": estimates}
+def test_records_without_a_value_and_all_together_are_no_categories_called_none_null_or_total(published: Path) -> None:
+    """Wrong programs: one that shows both as None, leaves out the records without a value, or shows the number of all
+    groups together under the label of the category `total`."""
+    tenures, estimates = [None, "None", "null", "total"], [1.0, 2.0, 3.0, 4.0]
+    rows = {"county": ["01"] * 4, "tenure": tenures, "tenure_total": [False] * 4, "estimate": estimates}
     pq.write_table(
         pa.table(rows | dict.fromkeys(("standard_error", "lower", "upper"), estimates)), published / "homes.parquet"
     )
     ((product,),) = [each.products for each in list_publications()]
     options = product.list_options("tenure")
-    assert options == {"None": "None", "null": "null", NO_VALUE: "no value"}
+    assert options == {"None": "None", "null": "null", "total": "total", NO_VALUE: "no value"}
     found = [product.read_rows("estimate", product.match({"tenure": option}), 9) for option in options]
     assert [[(row["tenure"], row["estimate"]) for row in rows] for rows in found] == [
-        [("None", 2.0)], [("null", 3.0)], [(None, 1.0)],
+        [("None", 2.0)], [("null", 3.0)], [("total", 4.0)], [(None, 1.0)],
     ]  # fmt: skip
 
 
