@@ -96,9 +96,9 @@ class LakeZone(Storage):
 
         Raises TransientError if its server cannot be reached, and WarehouseError if the catalog cannot be opened or
         created; if it is open to other roles than its owner, or if it is confidential, to its server's log; if it has a
-        view, policy, function, operator, type or search path that DuckLake did not make; if it belongs to files
-        elsewhere, or to files of the confidential zone that are not encrypted; or if users other than the owner have
-        any access to a folder of files.
+        view, child table, policy, function, operator, type or search path that DuckLake did not make; if it belongs to
+        files elsewhere, or to files of the confidential zone that are not encrypted; or if users other than the owner
+        have any access to a folder of files.
         """
         if not self.on_network:
             self._keep_folder(create=not read_only)
@@ -127,8 +127,9 @@ class LakeZone(Storage):
             )
         if computed:
             raise WarehouseError(
-                f"{self.name} (service {self.service}) was altered: DuckLake did not make its view, policy, function, "
-                "operator, type or search path. Nothing was read or written. Drop it, or restore the database"
+                f"{self.name} (service {self.service}) was altered: DuckLake did not make its view, child table, "
+                "policy, function, operator, type or search path. Nothing was read or written. Drop it, or restore the "
+                "database"
             )
         if read_only:
             self._attach_instead(connection, snapshot)

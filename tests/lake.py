@@ -27,6 +27,7 @@ _numbers = count(1)
 COMPUTING = [
     "ALTER TABLE ducklake_data_file RENAME TO kept; "
     "CREATE VIEW ducklake_data_file AS SELECT * FROM kept WHERE current_query() NOT LIKE '%COPY%'",
+    "CREATE TABLE child () INHERITS (ducklake_data_file)",
     "ALTER TABLE ducklake_data_file ENABLE ROW LEVEL SECURITY",
     "ALTER TABLE ducklake_data_file ADD COLUMN own INTEGER GENERATED ALWAYS AS (1) STORED",
     "CREATE DOMAIN own AS BIGINT; ALTER TABLE ducklake_data_file ALTER record_count TYPE own",

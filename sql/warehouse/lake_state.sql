@@ -1,7 +1,7 @@
 -- The latest state of a lake, whether any role can connect to its catalog, whether the server may write a statement, or
--- the row that it is about, into its log, and whether the catalog computes what it shows: by a view, a policy, a
--- generated column, or a type, function, aggregate or operator of its own. Functions in C (13) are a superuser's. All
--- names are those of PostgreSQL unless a search path has others precede them.
+-- the row that it is about, into its log, and whether the catalog computes what it shows: by a view, a child table,
+-- which may be a foreign one, a policy, a generated column, or a type, function, aggregate or operator of its own.
+-- Functions in C (13) are a superuser's. All names are those of PostgreSQL unless a search path has others precede them.
 SELECT snapshot_id, connectable, logged, computed OR search_path LIKE '%pg\_%' ESCAPE '\'
 FROM postgres_query({{ catalog }}, '
     SELECT
@@ -18,7 +18,9 @@ FROM postgres_query({{ catalog }}, '
             SELECT
             FROM pg_catalog.pg_class AS relation
             WHERE relname::text LIKE ''ducklake%'' AND relkind NOT IN (''i'', ''S'') AND (
-                relkind <> ''r'' OR relrowsecurity OR EXISTS (
+                relkind <> ''r'' OR relrowsecurity
+                OR EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = relation.oid)
+                OR EXISTS (
                     SELECT
                     FROM pg_catalog.pg_attribute
                     JOIN pg_catalog.pg_type ON pg_type.oid = atttypid
