@@ -73,6 +73,9 @@ _LEFT = 1e-10
 _CERTAIN = 0.01
 """Below this, a margin consists of rounding errors, or of noise that changes no count."""
 
+_FINE = 2.0
+"""Below this, an error consists almost of whole numbers, so that the normal distribution would cover too few."""
+
 
 class Kinds(NamedTuple):
     """The children of some families of the finest level, by kind. Children of one kind have the same parent and the
@@ -242,8 +245,9 @@ def _multiply_masks(split: Decomposition, counted: NDArray[np.bool_], others: ND
 
 def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ends of the 90% intervals of counts: the integers within 1.645 standard errors of the linear estimate, cut at
-    0 and at `most`, the upper end of the place above; or if there are none, the nearest integer within the cuts. Counts
-    that follow from invariants have no error, and are not cut at `most`, which may miss the truth."""
+    0 and at `most`, the upper end of the place above; or if there are none, the nearest integer within the cuts. A
+    margin from 0.5 to 2 is first rounded up to 1.5 or 2.5. Counts that follow from invariants have no error, and are
+    not cut at `most`, which may miss the truth."""
     ends = np.empty((2, estimate.size), dtype=np.int64)
     estimates, variances, above = (
         np.require(each, np.float64, ["C", "W"]).ravel() for each in (estimate, variance, most)
@@ -570,7 +574,8 @@ def _round_intervals(estimates, variances, most, ends):  # type: ignore[no-untyp
 
 @njit(cache=True, nogil=True)
 def _to_margin(variance):  # type: ignore[no-untyped-def]
-    return QUANTILE * np.sqrt(max(variance, 0.0)) + _EXACT
+    margin = QUANTILE * np.sqrt(max(variance, 0.0)) + _EXACT
+    return np.ceil(margin - 0.5) + 0.5 if 0.5 < margin < _FINE else margin
 
 
 @njit(cache=True, nogil=True)
