@@ -154,6 +154,9 @@ Read = tuple[str, ...]
 Recipe = tuple[Source, Values, Mapping[str, Any]]
 """The recipe of a table: its statement, the values bound in it, and its identifiers."""
 
+UNITED = "warehouse/united"
+"""The statement that appends the rows of several `tables` with the same `columns`."""
+
 _remembered: OrderedDict[tuple[str, Table], Digests] = OrderedDict()
 _remembering = Lock()
 

@@ -34,7 +34,7 @@ from assets.release.dataset import DatasetDeclaration
 from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.statements import Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import UNITED, Warehouse
 
 
 def read_source(
@@ -79,7 +79,7 @@ def unite_parts(
         drop_surplus(session, declaration)
         for table in declaration.cef_tables():
             session.drop(table)
-            session.create_view(table, "warehouse/united", **list_united(declaration, table))
+            session.create_view(table, UNITED, **list_united(declaration, table))
         findings = [*_find_other_headers(parts), *crossing_findings(session, declaration)]
         if findings:
             raise SourceError(findings)

@@ -35,7 +35,7 @@ from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
 from resources.storage import NothingWrittenError
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import UNITED, Session, Warehouse
 
 CONTENTS = "cef_contents"
 _CEF, _SOURCE, _ORDERED, _SKETCH, _CHECKED = "cef", "source", "ordered", "sketch", "checked"
@@ -320,7 +320,7 @@ def _read_united(session: Session, custody: Custody, dataset: DatasetDeclaration
 def is_united(session: Session, dataset: DatasetDeclaration) -> bool:
     """Whether the tables of the CEF are the views that unite the partitions."""
     tables = dataset.cef_tables()
-    return all(session.is_view_of(table, "warehouse/united", **list_united(dataset, table)) for table in tables)
+    return all(session.is_view_of(table, UNITED, **list_united(dataset, table)) for table in tables)
 
 
 def hash_cef_of_parts(

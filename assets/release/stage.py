@@ -18,7 +18,7 @@ from assets.release.seal import SealError, seal_stage
 from assets.stages import stage, zone_of
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Recipe, Session
+from resources.warehouse import UNITED, Recipe, Session
 
 COLUMN_SCHEMA = "dagster/column_schema"
 """Dagster's name for the columns of a table, which it shows above everything else on the asset's page."""
@@ -154,7 +154,7 @@ def build_stage(
                     raise SealError(f"{release.schema}: {words}")
                 if sealed:
                     seal_stage(session, custody, release.schema, name, sealed, counted)
-            tables = list(made)
+            tables = list(made) if apart else list_whole(made)
             if version:
                 content = version(session, tables, custody)
             else:
@@ -176,8 +176,26 @@ def build_stage(
 
 
 def create_tables(session: Session, recipes: Recipes) -> None:
-    for table, (source, values, names) in recipes.items():
-        session.create(table, source, values, **names)
+    for table, recipe in recipes.items():
+        source, values, names = recipe
+        if is_view(recipe):
+            # It may have been stored as a table before.
+            session.drop(table)
+            session.create_view(table, source, **names)
+        else:
+            session.create(table, source, values, **names)
+
+
+def is_view(recipe: Recipe) -> bool:
+    """Whether a recipe appends stored tables to each other. It then makes a view, which takes no room."""
+    source, _, names = recipe
+    return source == UNITED and all(isinstance(table, Table) for table in names["tables"])
+
+
+def list_whole(recipes: Recipes) -> list[Table]:
+    """The tables of recipes, without those that are parts of a view."""
+    parts = {part for recipe in recipes.values() if is_view(recipe) for part in recipe[2]["tables"]}
+    return [table for table in recipes if table not in parts]
 
 
 def store_rows(session: Session, name: str, rows: pa.Table) -> Recipe:

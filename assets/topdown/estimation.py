@@ -68,7 +68,7 @@ from resources.custody import Custody
 from resources.parts import open_part, store_parts
 from resources.processes import WorkerError
 from resources.statements import Table, Zone
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import UNITED, Session, Warehouse
 
 VERSION = 3
 """Increase it when the same measurements would give different estimates, or when the form of the account changes."""
@@ -354,7 +354,7 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
         view = release.public(release.estimates(level))
         session.drop(view)
         names = {"tables": _tables_of(release, level, states), "columns": _ESTIMATES.names}
-        session.create_view(view, "warehouse/united", **names)
+        session.create_view(view, UNITED, **names)
     return [known[scope] for scope in united]
 
 
@@ -366,7 +366,7 @@ def keep_states(session: Session, release: TopDownRelease) -> None:
         # A view may read dropped tables.
         stored = session.tables(Zone.PUBLIC, release.schema)
         intervals = [f"{name.lower()}_{INTERVALS}" for name in TABLES]
-        for view in (*map(release.estimates, release.levels), *SCHEMAS, *intervals):
+        for view in (*map(release.estimates, release.levels), *SCHEMAS, *map(str.lower, TABLES), *intervals):
             if stored.get(view):
                 session.drop(release.public(view))
     for name in surplus:
@@ -386,6 +386,7 @@ def find_tables_of_other_states(session: Session, release: TopDownRelease, state
     if release.partitioned:
         by_state = (*release.made_by_state, RECORDS, SUMS)
         due |= {release.of_state(name, state) for name in by_state for state in states}
+        due |= {f"{name.lower()}_{ABOVE}" for name in release.tabulated_by_state}
     if release.has_intervals_by_state:
         due |= {*release.list_interval_parts(states)}
     of_levels = [release.estimates(level) for level in release.levels]
@@ -397,6 +398,7 @@ def find_tables_of_other_states(session: Session, release: TopDownRelease, state
         RECORDS,
         MEASUREMENTS,
         f"{MEASUREMENTS}_{ABOVE}",
+        *(f"{name.lower()}_{ABOVE}" for name in TABLES),
         SUMS,
         *([] if release.design.full else [INFORMATION]),
     ]
@@ -428,7 +430,7 @@ def is_united(session: Session, release: TopDownRelease, level: str, states: Seq
     """Whether the stored estimates of a level are exactly the tables of its scopes."""
     view, tables = release.public(release.estimates(level)), _tables_of(release, level, states)
     names = {"tables": tables, "columns": _ESTIMATES.names}
-    return tables == [view] or session.is_view_of(view, "warehouse/united", **names)
+    return tables == [view] or session.is_view_of(view, UNITED, **names)
 
 
 def read_level_account(session: Session, custody: Custody, release: TopDownRelease, scope: Scope) -> Estimation | None:

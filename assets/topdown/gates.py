@@ -41,7 +41,7 @@ from assets.topdown.tables import (
     register_codes,
     state_recipes,
     tables_recipe,
-    unite_tables,
+    united_recipes,
 )
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.losses import ConcentratedLoss
@@ -51,7 +51,7 @@ from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.schema import OCCUPIED, PERSONS, UNITS, Schema
 from resources.digests import ROWS_HASHED
 from resources.statements import SQL, Table, Zone
-from resources.warehouse import Session
+from resources.warehouse import UNITED, Session
 
 Context = ReleaseContext[TopDownRelease]
 
@@ -354,7 +354,7 @@ def _are_records_joined(session: Session, release: TopDownRelease) -> bool:
         names = {"tables": tables, "columns": list(session.columns(tables[0]))}
         if [session.count(table) for table in tables] != [due.get(number, 0) for number in range(len(states))]:
             return False
-        if not session.is_view_of(release.public(schema.name), "warehouse/united", **names):
+        if not session.is_view_of(release.public(schema.name), UNITED, **names):
             return False
     return is_united(session, release, release.finest, states)
 
@@ -377,23 +377,9 @@ def _check_states(session: Session, context: Context) -> Iterator[str]:
 def _check_tables_of_states(session: Session, context: Context) -> Iterator[str]:
     """The stored tables of each state equal the rows of the complete tables about the state or a place in it."""
     release = context.release
-    if tables := [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]:
-        yield from _find_strange_rows(session, release, [table.name.lower() for table in tables])
-        yield from _find_other_rows(session, release, tables)
-
-
-def _find_other_rows(session: Session, release: TopDownRelease, tables: Sequence[RedistrictingTable]) -> list[str]:
-    """The problems if complete tables do not have exactly the rows of the states' tables, and those above them."""
-
-    def compare() -> list[str]:
-        recipes = unite_tables(session, release, tables)
-        return [
-            problem
-            for name, recipe in recipes.items()
-            for problem in differing_table(session, redistricting_table(release, name), recipe)
-        ]
-
-    return session.compute_once(("other rows", release.schema), compare)
+    yield from _find_strange_rows(session, release, [name.lower() for name in release.tabulated_by_state])
+    for table, recipe in united_recipes(session, release).items():
+        yield from differing_table(session, table, recipe)
 
 
 def _are_tables_of_state(session: Session, release: TopDownRelease, state: str) -> bool:
@@ -406,11 +392,8 @@ def _are_tables_joined(session: Session, release: TopDownRelease) -> bool:
     """Whether the complete tables have the rows of the states' tables and the right rows above the states, whose
     estimates another gate compares with the sums over the states; and whether all other tables follow from the
     estimates."""
-    by_state = [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]
-    recipes = tables_recipe(session, release, without=by_state)
-    return not _find_other_rows(session, release, by_state) and not any(
-        problem for table, recipe in recipes.items() for problem in differing_table(session, table, recipe)
-    )
+    recipes = tables_recipe(session, release, as_stored=True)
+    return not any(problem for table, recipe in recipes.items() for problem in differing_table(session, table, recipe))
 
 
 def _find_strange_rows(

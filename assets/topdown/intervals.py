@@ -72,7 +72,7 @@ from resources.custody import Custody
 from resources.parts import open_part, store_parts
 from resources.processes import in_threads
 from resources.statements import SQL, Table, Zone
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import UNITED, Session, Warehouse
 
 VERSION = 3
 """Increase it when the same information would give different intervals, or their storage changes."""
@@ -245,7 +245,7 @@ def _unite(session: Session, release: TopDownRelease) -> None:
                 f"{release.schema}: {len(missing):,} tables of intervals are missing ({list_some(missing)}); "
                 f"materialize these partitions of {INTERVALS_OF_STATES} first"
             )
-        session.create_view(table, "warehouse/united", **united)
+        session.create_view(table, UNITED, **united)
 
 
 def _list_united(release: TopDownRelease, table: Table, states: Sequence[str]) -> dict[str, Any]:
@@ -264,8 +264,7 @@ def are_intervals_as_made(session: Session, custody: Custody, release: TopDownRe
     if not all(_is_as_made(session, custody, release, *of_state) for of_state in made_of.items()):
         return False
     return not states or all(
-        session.is_view_of(table, "warehouse/united", **_list_united(release, table, states))
-        for table in interval_tables(release)
+        session.is_view_of(table, UNITED, **_list_united(release, table, states)) for table in interval_tables(release)
     )
 
 

@@ -37,7 +37,7 @@ from resources.packed import LISTS, PACKED, Packed, pack
 from resources.parts import store_parts
 from resources.processes import Stopped, in_threads
 from resources.statements import Table
-from resources.warehouse import Session
+from resources.warehouse import UNITED, Session
 
 BATCH = 1024
 """The number of places whose measurements are drawn, written or read at a time: about 10 MB."""
@@ -239,7 +239,7 @@ def store_measurements(session: Session, release: TopDownRelease, parts: Sequenc
         session.create(each, "topdown/packed_lists", measurements=each)
     if is_above or (lists and session.tables(view.zone, view.schema).get(view.name)):
         session.drop(view)
-        session.create_view(view, "warehouse/united", **united)
+        session.create_view(view, UNITED, **united)
 
 
 def read_answers(
@@ -319,7 +319,7 @@ def _read_partitions(session: Session, release: TopDownRelease) -> Mapping[str, 
     united = _list_united(session, release)
     if not all(map(session.columns, united["tables"])):
         return {}
-    if not session.is_view_of(measurements_table(release), "warehouse/united", **united):
+    if not session.is_view_of(measurements_table(release), UNITED, **united):
         return {}
     of_states = defaultdict[str | None, list[Stream]](list)
     places = defaultdict[str, list[tuple[int, int, Table]]](list)

@@ -33,7 +33,7 @@ from mechanisms.topdown.schema import Schema
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
-from resources.warehouse import Recipe, Session, Warehouse
+from resources.warehouse import UNITED, Recipe, Session, Warehouse
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def unite_records(session: Session, custody: Custody, release: TopDownRelease) -
         if histogram in by_state:
             tables = [release.public(release.of_state(histogram, state)) for state in states]
             columns = list(session.columns(tables[0]))
-            session.create_view(united, "warehouse/united", tables=tables, columns=columns)
+            session.create_view(united, UNITED, tables=tables, columns=columns)
         else:
             create_tables(session, {united: _records_recipe(release, schema)})
 

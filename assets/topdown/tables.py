@@ -21,6 +21,7 @@ from assets.release.stage import store_rows
 from assets.tabulation.asset import build_tables
 from assets.topdown.reading import find_scope
 from assets.topdown.release import (
+    ABOVE,
     INVARIANTS,
     MICRODATA,
     QUERIES,
@@ -36,7 +37,7 @@ from mechanisms.topdown.redistricting import CODES, REDISTRICTING, Redistricting
 from mechanisms.topdown.schema import Schema
 from resources.processes import in_threads
 from resources.statements import SQL, Fragment, Table
-from resources.warehouse import Recipe, Session
+from resources.warehouse import UNITED, Recipe, Session
 
 _OF_LEVEL = SQL("topdown/of_level", "SELECT * FROM {{ table }} WHERE level = $level")
 
@@ -99,7 +100,7 @@ def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
         release,
         [release.estimated, *([MICRODATA] if release.partitioned else [])],
         TEXTS("tables", tables=[f"{table.name} ({table.title})" for table in redistricting_tables(release)]),
-        lambda session: tables_recipe(session, release, apart=True),
+        lambda session: tables_recipe(session, release, as_stored=True),
         shown=lambda session: {
             f"{table.name}: {table.title}": _preview_highest(session, release, table)
             for table in redistricting_tables(release)
@@ -116,11 +117,9 @@ def redistricting_table(release: TopDownRelease, name: str) -> Table:
     return release.public(name.lower())
 
 
-def tables_recipe(
-    session: Session, release: TopDownRelease, *, apart: bool = False, without: Sequence[RedistrictingTable] = ()
-) -> dict[Table, Recipe]:
-    """The recipe of every table of the asset except those `without`, from estimates, spine, invariants and design. If
-    `apart`, tables made by state come from the stored tables of each state, and above the states from the estimates.
+def tables_recipe(session: Session, release: TopDownRelease, *, as_stored: bool = False) -> dict[Table, Recipe]:
+    """The recipe of every table of the asset, from estimates, spine, invariants and design. If `as_stored`, the recipes
+    of tables made by state are those of `united_recipes`.
 
     The recipes read staged estimates, and work only in the same session.
     """
@@ -131,15 +130,15 @@ def tables_recipe(
     for name in exact_products(release):
         names = {"invariants": release.public(INVARIANTS), "by_type": name == GROUP_QUARTERS}
         made[exact_table(release, name)] = ("topdown/exact", {"invariant": name}, names)
-    published = [table for table in redistricting_tables(release) if table not in without]
-    by_state = [table for table in published if apart and table.name in release.tabulated_by_state]
-    whole, spine = [table for table in published if table not in by_state], release.public(SPINE)
-    recipes = unite_tables(session, release, by_state) if by_state else {}
+    if as_stored:
+        made |= united_recipes(session, release)
+    whole = [table for table in redistricting_tables(release) if redistricting_table(release, table.name) not in made]
     if whole:
         pieces = _pieces([(0, places) for places in count_places(session, release).values()])
         estimates = [release.public(release.estimates(level)) for level in release.levels]
-        recipes |= _count_tables(session, release, whole, spine, pieces, dict(enumerate(estimates)))
-    return made | {redistricting_table(release, table.name): recipes[table.name] for table in published}
+        recipes = _count_tables(session, release, whole, release.public(SPINE), pieces, dict(enumerate(estimates)))
+        made |= {redistricting_table(release, name): recipe for name, recipe in recipes.items()}
+    return made
 
 
 def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict[Table, Recipe]:
@@ -156,19 +155,23 @@ def state_recipes(session: Session, release: TopDownRelease, state: str) -> dict
     return {release.public(release.of_state(name.lower(), state)): recipe for name, recipe in recipes.items()}
 
 
-def unite_tables(session: Session, release: TopDownRelease, tables: Sequence[RedistrictingTable]) -> dict[str, Recipe]:
-    """By name, the recipes of the tables made by state, from the states' tables; the rows of the levels above come from
-    the estimates."""
+def united_recipes(session: Session, release: TopDownRelease) -> dict[Table, Recipe]:
+    """The recipes of the tables made by state, if any: for each, a table of the rows above the states, from the
+    estimates, and the view that appends the rows of all states to it."""
+    tables = [table for table in redistricting_tables(release) if table.name in release.tabulated_by_state]
+    if not tables:
+        return {}
     states, places = read_states(session, release), count_places(session, release)
     above = release.levels[: release.levels.index(level_of_states(release.levels))]
     spine, pieces = release.public(SPINE), _pieces([(0, places[level]) for level in above])
     estimates = dict(enumerate(release.public(release.estimates(level)) for level in above))
-    recipes: dict[str, Recipe] = {}
-    for name, (source, values, names) in _count_tables(session, release, tables, spine, pieces, estimates).items():
-        first = session.stage(f"above_{name}", source, values, **names)
-        of_states = [release.public(release.of_state(name.lower(), state)) for state in states]
-        united = {"tables": [first, *of_states], "columns": list(session.columns(of_states[0]))}
-        recipes[name] = ("warehouse/united", {}, united)
+    recipes: dict[Table, Recipe] = {}
+    for name, recipe in _count_tables(session, release, tables, spine, pieces, estimates).items():
+        table = redistricting_table(release, name)
+        first = release.public(f"{table.name}_{ABOVE}")
+        of_states = [release.public(release.of_state(table.name, state)) for state in states]
+        recipes[first] = recipe
+        recipes[table] = UNITED, {}, {"tables": [first, *of_states], "columns": list(session.columns(of_states[0]))}
     return recipes
 
 

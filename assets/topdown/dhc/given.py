@@ -48,7 +48,7 @@ from mechanisms.topdown.schema import UNITS, Counts
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import SQL, Fragment, Zone
-from resources.warehouse import Recipe, Session, Warehouse
+from resources.warehouse import UNITED, Recipe, Session, Warehouse
 
 FACILITY_COLUMNS = {
     "number": "Number of the place within its level, as in the spine",
@@ -155,7 +155,7 @@ def redistricting_recipes(session: Session, release: DHCRelease, custody: Custod
         due += file.metadata.num_rows
     if records != due:
         raise RedistrictingError(f"{release.schema}: {name} has records in places or cells that there are not here")
-    counts: Recipe = "warehouse/united", {}, {"tables": parts, "columns": list(REDISTRICTING_COLUMNS)}
+    counts: Recipe = UNITED, {}, {"tables": parts, "columns": list(REDISTRICTING_COLUMNS)}
     recipes = {release.public(REDISTRICTING): counts}
     if release.design.complete:
         try:

@@ -81,7 +81,7 @@ from resources.ledger import Ledger
 from resources.parts import open_part, store_parts
 from resources.processes import Stopped, in_processes, in_threads
 from resources.statements import Fragment, Table, Zone
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import UNITED, Session, Warehouse
 
 ESTIMATE_COLUMNS = {
     "histogram": "Histogram: persons, units or households",
@@ -448,7 +448,7 @@ def estimates_of(session: Session, release: DHCRelease, level: str) -> Table | F
         require_estimated(session, release, scope)
     if len(tables) == 1:
         return tables[0]
-    return session.stage(f"all_of_{level.lower()}", "warehouse/united", tables=tables, columns=_ESTIMATES.names)
+    return session.stage(f"all_of_{level.lower()}", UNITED, tables=tables, columns=_ESTIMATES.names)
 
 
 def _require_above(session: Session, custody: Custody, release: DHCRelease, scope: Scope, draw_id: str) -> str:

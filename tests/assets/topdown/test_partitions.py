@@ -296,10 +296,12 @@ def test_lists_of_an_earlier_version_stay_or_are_all_packed(tmp_path: Path, key:
 def test_estimates_by_state_are_those_of_one_run(
     plain: Deployment[TopDownRelease], by_state: Deployment[TopDownRelease]
 ) -> None:
-    """Wrong program: numbers the records of each state from 1."""
+    """Wrong programs: number the records of each state from 1; store the rows of all states' tables a second time."""
     require_same(plain, by_state)
     assert len(states_of(by_state)) > 1
     release = by_state.release
+    with by_state.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert {name for name, is_view in session.tables(Zone.PUBLIC, release.schema).items() if is_view} > {"p1", "h1"}
     for level in release.levels:
         found = []
         for deployment in (plain, by_state):
@@ -430,6 +432,15 @@ def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> No
             connection.execute(f'ALTER TABLE "{name}__{first}" ALTER "{column}" TYPE SMALLINT')
     strange = [problem for gate in of_states for problem in gate.evaluate(deployment.context)]
     assert sum("other columns than all states have" in problem for problem in strange) == len(strange) - 2 == 2
+    with deployment.opened() as connection:
+        # A place above the states, and a view with the rows of one state twice in place of another's.
+        connection.execute("UPDATE p1_above SET P0010001 = P0010001 + 1")
+        (view,) = connection.execute("SELECT sql FROM duckdb_views() WHERE view_name = 'p2'").fetchall()[0]
+        twice = view.replace(f"p2__{other}", f"p2__{first}").replace("CREATE VIEW", "CREATE OR REPLACE VIEW")
+        connection.execute(twice)
+    name = deployment.release.public("p2")
+    found = {problem for gate in of_states for problem in gate.evaluate(deployment.context)}
+    assert {f"{deployment.release.public('p1_above')}: differing rows: 2", f"{name}: not the view of its parts"} <= found
     with deployment.opened() as connection:
         # Other measurements of a place, in the table of another state. The place is read from its own state's table.
         second = (
