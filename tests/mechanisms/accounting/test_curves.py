@@ -257,6 +257,15 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return high
 
 
+def test_a_spread_change_exceeds_its_theorem_by_no_more_than_the_page_says() -> None:
+    """Discrete noise of a large parameter stands for continuous noise. Fails for a smaller parameter."""
+    for rho in (Fraction(1, 10), Fraction(5, 2), Fraction(40)):
+        theorem = gaussian_epsilon(math.sqrt(2 * rho / (1 - Fraction(3, 2) / 1000)), 1e-10)
+        stated = Curve([SpreadPair(rho, Fraction(1000), 44)]).bound_epsilon(1e-10).upper
+        assert theorem <= stated <= theorem + 0.001 + 0.0002 * theorem
+    assert "exceeds the theorem's by at most 0.001 plus 0.02%" in PAGE
+
+
 def up(epsilon: float) -> Decimal:
     """ε as the page states it: with two decimals, rounded up."""
     return Decimal(epsilon).quantize(Decimal("0.01"), ROUND_CEILING)
