@@ -440,7 +440,10 @@ def test_incomplete_altered_and_surplus_states_are_refused(parted: Parted) -> No
         connection.execute(twice)
     name = deployment.release.public("p2")
     found = {problem for gate in of_states for problem in gate.evaluate(deployment.context)}
-    assert {f"{deployment.release.public('p1_above')}: differing rows: 2", f"{name}: not the view of its parts"} <= found
+    assert {
+        f"{deployment.release.public('p1_above')}: differing rows: 2",
+        f"{name}: not the view of its parts",
+    } <= found
     with deployment.opened() as connection:
         # Other measurements of a place, in the table of another state. The place is read from its own state's table.
         second = (
