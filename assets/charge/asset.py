@@ -229,7 +229,11 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         charge = f"would draw with {assessment.price} from public data, which is not charged"
     parts = [
         f"Release {name} {charge}. {problem}",
-        *([f"Nobody is counted twice: {assessment.resemblance}."] if assessment.resemblance else []),
+        *(
+            [f"The same people may be charged to two populations: {assessment.resemblance}."]
+            if assessment.resemblance
+            else []
+        ),
         *([f"Nothing confidential is drawn without a charge: {assessment.unsaid}."] if assessment.unsaid else []),
         *([f"Why this is a new draw: {assessment.reason}"] if is_new else []),
         assessment.budget,

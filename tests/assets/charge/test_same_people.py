@@ -309,7 +309,7 @@ def test_a_release_of_different_people_is_charged_in_words_that_its_certificate_
     twin.run("cef", "invariants")
     refusal = twin.refusal("charge")
     assert "to population twin. Nobody has authorized it." in refusal, "charging: automatic is no such authorization"
-    assert "Nobody is counted twice: dataset twin of population twin seems to be about the same people" in refusal
+    assert "charged to two populations: dataset twin of population twin seems to be about the same people" in refusal
     assert f'--different-people "{NO_REASON}"' in refusal
     given = dict(re.findall(r'(authorized_loss|authorized_draw): "(.*)"', refusal)) | {"authorized_by": "Ada Lovelace"}
     for words in ("", NO_REASON, "because", "two lines\nof reasons why", "x" * 301):
