@@ -95,7 +95,7 @@ $(INSTALLED): requirements-pip.lock requirements.lock pyproject.toml
 	@$(HALF) $(VENV)/0.lock & $(HALF) $(VENV)/1.lock; ended=$$?; wait $$! && exit $$ended
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m pip check -q --disable-pip-version-check
-	@mkdir -p -m 700 $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
+	@umask go-w && mkdir -p -m 700 $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@touch $@
 
 # Numba keeps compiled kernels, but does not notice that one calls a kernel of another file, and that one has changed.

@@ -44,7 +44,7 @@ from orchestration.following import (
 )
 from orchestration.run_locks import end_lost_runs
 from resources.faults import conceal
-from resources.project import CODE, PROJECT
+from resources.project import CODE, PROJECT, make_private
 
 OF_DATASET = "dataset__"
 """The prefix of a dataset's attribute in `orchestration.datasets`: its name alone may be the name of a module."""
@@ -72,7 +72,7 @@ def prepare_instance() -> None:
     # The plan of a run is stored at once, instead of asset by asset and check by check.
     os.environ["DAGSTER_EVENT_BATCH_SIZE"] = str(_EVENTS_AT_ONCE)
     # Its event log and the logs of runs state how many values break a declared rule.
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(home)
     settings = home / "dagster.yaml"
     if not settings.exists():
         settings.symlink_to(CODE / ("deploy/dagster.yaml" if is_cluster() else "dagster.yaml"))
@@ -109,7 +109,7 @@ def run_job(
     """
     name, full, ended = uuid4().hex, name_job(release, job), Event()
     log = home / "logs" / f"{'-'.join([full, *([partition] if partition else [])])}.log"
-    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(log.parent)
     attribute = f"{OF_DATASET}{release.partition('/')[0]}"
     arguments = ["job", "execute", "-m", f"{__package__}.datasets", "-a", attribute, "-d", str(PROJECT)]
     arguments += ["-j", full, "--tags", json.dumps(tag(name, partition))]

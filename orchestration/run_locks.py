@@ -13,6 +13,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from resources.project import make_private
+
 _FOLDER, _UNLOCKED = "runs", ".new"
 
 _HELD = set[str]()
@@ -26,7 +28,7 @@ def hold_lock(home: Path, run_id: str) -> Iterator[None]:
     Forked processes do not inherit the lock (POSIX), so they do not keep it after this process ends.
     """
     folder = home / _FOLDER
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     # Under the run's name, the file is locked from the start: otherwise another process could find it free.
     unlocked = folder / f"{run_id}{_UNLOCKED}"
     descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

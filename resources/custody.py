@@ -45,6 +45,7 @@ from pydantic import Field
 from resources import keyfiles
 from resources.chain import Anchor, canonicalize, unseal
 from resources.keyfiles import KEY_BYTES, CustodyError
+from resources.project import make_private
 from resources.spill import sweep
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -484,7 +485,7 @@ def _delete(path: Path) -> None:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
     except FileExistsError:
         raise CustodyError(f"{folder} must be a folder") from None
     except OSError as error:

@@ -42,6 +42,14 @@ def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
     return Path(home).absolute(), Path(published).absolute()
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder that only its owner can access. Whatever the umask, nobody else can write to missing folders above
+    it, which are made too, such as `var`: they could put another folder in its place."""
+    for above in reversed(folder.absolute().parents):
+        above.mkdir(exist_ok=True, mode=0o755)
+    folder.mkdir(exist_ok=True, mode=0o700)
+
+
 def list_files(folder: Path, names: Sequence[str] = NAMES) -> list[Path]:
     """The files with certain names in and below a folder, also through symbolic links, as Dagster reads them."""
     found = (Path(top, file) for top, _, files in os.walk(folder, followlinks=True) for file in files)

@@ -1,5 +1,6 @@
 """Claims about how a process writes the history of its runs."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -34,11 +35,17 @@ def count_events(path: Path) -> int:
 
 
 def test_only_the_owner_can_access_the_folder_of_the_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong program: a folder in which all users of the machine read findings about confidential records."""
+    """Wrong programs: a folder in which all users of the machine read findings about confidential records; under a
+    umask of 000, a folder `var` in which they can replace the folder of the keys."""
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "var" / "dagster"))
     monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "")
-    prepare_instance()
+    umask = os.umask(0)
+    try:
+        prepare_instance()
+    finally:
+        os.umask(umask)
     assert (tmp_path / "var" / "dagster").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "var").stat().st_mode & 0o777 == 0o755
 
 
 def test_the_log_of_a_history_stays_while_its_process_goes_on(instance: dg.DagsterInstance, tmp_path: Path) -> None:
