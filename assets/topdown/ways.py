@@ -35,5 +35,6 @@ class Estimation:
         return replace(self, types_first=types_first)
 
     def __str__(self) -> str:
-        how = f"full information, types first down to {self.types_first}" if self.full else ""
+        down_to = self.types_first or "the second level"
+        how = f"full information, types first down to {down_to}" if self.full else ""
         return f"{how or 'each level from its own measurements'}{', leaning on housing units' if self.leaning else ''}"

@@ -30,6 +30,7 @@ from assets.topdown.bureau import read_bureau
 from assets.topdown.reestimation.asset import Anew, certify
 from assets.topdown.reestimation.declaration import ReestimationError
 from assets.topdown.reestimation.measurements import open_measurements, read_opened
+from assets.topdown.ways import Estimation
 from orchestration.components import Reestimation
 from resources.chain import RESERVE, SETTLE
 from resources.ledger import LedgerError
@@ -288,6 +289,11 @@ def test_files_of_others_are_estimated_with_their_hash_and_nothing_else(tmp_path
     assert [each["details"] for each in found if each["name"] == "editions"] == []
     deployment.run(*STAGES)
     assert identity(folder).edition == 2, "the same files have the same number, and no others get it"
+
+
+def test_the_default_of_types_first_is_named_in_words() -> None:
+    """The page of the estimates describes them before it is known which level that is."""
+    assert str(Estimation()) == "full information, types first down to the second level"
 
 
 @pytest.mark.parametrize(
