@@ -74,7 +74,7 @@ from resources.processes import in_threads
 from resources.statements import SQL, Table, Zone
 from resources.warehouse import UNITED, Session, Warehouse
 
-VERSION = 3
+VERSION = 4
 """Increase it when the same information would give different intervals, or their storage changes."""
 
 COLUMNS = {
