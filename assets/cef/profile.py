@@ -93,8 +93,8 @@ _MARKS = {
 _WHOLE = SQL("cef/profiled", "FROM ({{ relation }})")
 _NESTED = SQL("cef/nested", "SELECT DISTINCT {{ outer | id }}, {{ inner | id }} FROM {{ relation }} ORDER BY ALL")
 
-_NO_VALUE = re.compile(r"\D*|[09./-]+")
-"""Among numbers or dates: words, and impossible dates such as 99.99.9999."""
+_NO_VALUE = re.compile(r"\D*|#DIV/0!|[09./-]+")
+"""Among numbers or dates: words, a spreadsheet's error, and impossible dates such as 99.99.9999."""
 _POINT = re.compile(r"\D$|[.e]")
 _WORDS = re.compile(r"[^\W\d_]+")
 _OF_PLACES = re.compile(

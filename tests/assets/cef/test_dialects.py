@@ -390,22 +390,26 @@ def test_columns_that_only_look_like_numbers_or_dates_have_the_reason(session: S
 
 
 def test_words_among_decimals_or_dates_stand_for_no_value_whatever_the_dialect(session: Session, folder: Path) -> None:
-    """Wrong program: proposes k.A. as no value beside 1.5, but takes 1,5 beside it for texts that identify persons."""
-    path, words = (
-        folder / "words.csv",
-        {"income": "k.A.", "share": "#DIV/0!", "birth": "unbekannt", "died": "99.99.9999"},
-    )
+    """Wrong programs: propose k.A. as no value beside 1.5, but take 1,5 beside it, or both beside #DIV/0!, for texts
+    that identify persons."""
+    path = folder / "words.csv"
+    words = {
+        "income": ("k.A.", "#DIV/0!"),
+        "share": ("#DIV/0!", "#DIV/0!"),
+        "birth": ("unbekannt", "k.A."),
+        "died": ("99.99.9999", "unbekannt"),
+    }
     lines = [
         (f"{number},5", f"0,{number}", f"{1 + number % 28}.1.{1900 + number}", f"{1 + number % 28}.2.{2000 + number}")
         for number in range(1, 150)
     ]
-    lines += [tuple(words.values())] * 9
+    lines += [*zip(*words.values(), strict=True)] * 9
     path.write_text("\n".join(map(";".join, (words, *lines))) + "\n", encoding="utf-8")
     found = profile(session, Reader.CSV, path)
     assert found.csv == {"separator": ";", "decimal": ",", "dates": "DD.MM.YYYY"}
     assert {column.name: (column.type.value, column.missing) for column in found.columns} == {
-        name: (kind, {word: 9})
-        for (name, word), kind in zip(words.items(), ("decimal", "decimal", "date", "date"), strict=True)
+        name: (kind, {word: 9 * own.count(word) for word in own})
+        for (name, own), kind in zip(words.items(), ("decimal", "decimal", "date", "date"), strict=True)
     }
 
 
