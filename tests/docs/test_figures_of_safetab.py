@@ -193,5 +193,5 @@ def test_the_iterations_are_those_of_the_lists() -> None:
     text = " ".join(SAFETAB.read_text("utf-8").split())
     assert f"{sizes[True, 1]} iterations of level 1 and {sizes[True, 2]:,} of level 2" in text
     assert f"of which {only[True, 1]} and {only[True, 2]} have only totals" in text
-    assert f"Elsewhere, they have {sizes[False, 1]} and {sizes[False, 2]:,}." in text
+    assert f"Elsewhere, without these, {sizes[False, 1]} and {sizes[False, 2]:,} remain." in text
     assert not only[False, 1] + only[False, 2]
