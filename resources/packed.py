@@ -99,10 +99,10 @@ class Packed:
         is_first = np.flatnonzero((np.diff(begins) != lengths[:-1]) | (np.diff(widths) != 0)) + 1
         for first, last in zip([0, *is_first], [*is_first, len(rows)], strict=True):
             if first < last:
-                begin, length = begins[first] - self.header, lengths[first]
-                together = self.data[begin : begin + (last - first) * length].reshape(last - first, length)
-                numbers = np.ascontiguousarray(together[:, self.header :])
-                taken[first:last] = numbers.view(f"<i{widths[first]}")
+                # An array of unaligned integers, which is not copied.
+                strides = (lengths[first], widths[first])
+                stored = np.ndarray((last - first, size), f"<i{widths[first]}", self.data, begins[first], strides)
+                taken[first:last] = stored
         return taken
 
     def to_lists(self) -> pa.ListArray:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import dagster as dg
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from assets.conventions import StageKind, named, preview
 from assets.pictures import picture
@@ -28,8 +29,8 @@ from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Session
 
 PLACES_AT_A_TIME, _THREADS = 4096, 4
-"""The number of places compared with the truth at a time, which take about 100 MB per thread, and the maximum number of
-threads."""
+"""The number of places compared with the truth at a time, whose answers take about 50 MB per thread, and the maximum
+number of threads."""
 
 _RECORDS_COUNTED = SQL("topdown/records_counted", "SELECT coalesce(sum(count), 0)::BIGINT FROM {{ counts }}")
 
@@ -66,7 +67,27 @@ class Metric:
         """The metric, from the sum of absolute differences; None if it is relative and there are no records."""
         if self.relative:
             return differences / (2 * records) if records else None
-        return differences / (places * len(range(self.marginal.size)[: self.leading]))
+        return differences / (places * self.answers)
+
+    @property
+    def answers(self) -> int:
+        """The number of answers in each place that count."""
+        return len(range(self.marginal.size)[: self.leading])
+
+    def locate(self, counts: Counts, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """As `Counts.locate`, without the answers that do not count."""
+        positions, amounts = counts.locate(self.marginal, first, last)
+        counted = positions % self.marginal.size < self.answers
+        return positions[counted], amounts[counted]
+
+    def sum_differences(self, noisy: NDArray[np.int32], positions: NDArray[np.int64], counts: NDArray[np.int64]) -> int:
+        """The sum of absolute differences of noisy answers, shape (places, marginal cells), from exact answers, which
+        are the sums of counts at these positions, and 0 at all others."""
+        positions, exact = _add_up(positions, counts)
+        # The absolute value of the least integer is itself, unless it is read as unsigned.
+        from_zero = int(np.abs(noisy).view(np.uint32)[:, : self.leading].sum(dtype=np.int64))
+        answers = noisy.ravel()[positions].astype(np.int64)
+        return from_zero + int((np.abs(answers - exact) - np.abs(answers)).sum())
 
 
 METRICS = (
@@ -171,14 +192,12 @@ def _sum_differences(
             noisy = read_answers(reading, release, list(own.values()), first, last) if own else {}
         sums = Counter[tuple[str, str]]()
         for metric in metrics:
-            answers = {POST_PROCESSED: estimated.answer(metric.marginal, first, last)}
+            positions, counts = metric.locate(truth, first, last)
+            own_positions, own_counts = metric.locate(estimated, first, last)
+            _, differences = _add_up(np.append(own_positions, positions), np.append(own_counts, -counts))
+            sums[metric.name, POST_PROCESSED] = int(np.abs(differences).sum())
             if metric.query in own:
-                answers[RAW] = noisy[own[metric.query]].astype(np.int64)
-            exact_counts = truth.locate(metric.marginal, first, last)
-            for source, values in answers.items():
-                # In place: another array of a batch takes longer to allocate than to compute.
-                np.subtract.at(values.reshape(-1), *exact_counts)
-                sums[metric.name, source] += int(np.abs(values, out=values)[:, : metric.leading].sum())
+                sums[metric.name, RAW] = metric.sum_differences(noisy[own[metric.query]], positions, counts)
         return sums
 
     total = Counter[tuple[str, str]]()
@@ -186,6 +205,14 @@ def _sum_differences(
         for sums in parts:
             total.update(sums)
     return total
+
+
+def _add_up(positions: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each position once, ascending, and the sum of its counts."""
+    order = np.argsort(positions, kind="stable")
+    positions = positions[order]
+    firsts = np.flatnonzero(np.diff(positions, prepend=-1))
+    return positions[firsts], np.add.reduceat(counts[order], firsts)
 
 
 def draw_figures(

@@ -73,6 +73,23 @@ def by_hand(truth: Mapping[str, Histogram], other: Mapping[str, Histogram]) -> d
     }
 
 
+@pytest.mark.parametrize("metric", accuracy.METRICS, ids=lambda metric: metric.name)
+def test_differences_are_added_up_as_of_whole_tables(metric: accuracy.Metric) -> None:
+    """A count that is added where there was another, and answers at the ends of the stored type."""
+    places, size, generator = 3, metric.marginal.size, np.random.default_rng(2)
+    ends = np.iinfo(np.int32)
+    noisy = generator.choice(np.array([ends.min, ends.max, -1, 0, 1], dtype=np.int32), (places, size))
+    positions = generator.integers(places * size, size=2 * places * size)
+    positions = positions[positions % size < metric.answers]
+    counts = generator.integers(1, 2**33, size=len(positions))
+    exact = np.zeros(places * size, dtype=np.int64)
+    np.add.at(exact, positions, counts)
+    whole = np.abs(noisy.astype(np.int64) - exact.reshape(places, size))[:, : metric.answers]
+    assert metric.sum_differences(noisy, positions, counts) == whole.sum()
+    of_none = np.zeros(0, dtype=np.int64)
+    assert metric.sum_differences(noisy, of_none, of_none) == np.abs(noisy[:, : metric.answers].astype(np.int64)).sum()
+
+
 @pytest.mark.parametrize("batch", [1024, 3])
 def test_post_processed_figures_are_their_definitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
