@@ -9,13 +9,15 @@ sketch too, unless the files have so many columns that a sketch covers only some
 
 import hmac
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from assets.cef.ingestion import ingest
 from assets.cef.readers import measure_source
 from assets.cef.sketch import merge_sketches
-from assets.cef.validation import Finding, SourceError, crossing_findings
+from assets.cef.validation import REPEATED_KEY, Finding, SourceError, crossing_findings
+from assets.conventions import list_some
 from assets.release.contents import (
     CefVersions,
     PartContents,
@@ -34,7 +36,7 @@ from assets.release.dataset import DatasetDeclaration
 from resources.chain import canonicalize
 from resources.custody import Custody
 from resources.statements import Zone
-from resources.warehouse import UNITED, Warehouse
+from resources.warehouse import UNITED, Session, Warehouse
 
 
 def read_source(
@@ -80,7 +82,8 @@ def unite_parts(
         for table in declaration.cef_tables():
             session.drop(table)
             session.create_view(table, UNITED, **list_united(declaration, table))
-        findings = [*_find_other_headers(parts), *crossing_findings(session, declaration)]
+        crossing = [_name_partitions(session, declaration, each) for each in crossing_findings(session, declaration)]
+        findings = [*_find_other_headers(parts), *crossing]
         if findings:
             raise SourceError(findings)
         keyed = with_recodes(key, declaration.recodes())
@@ -105,3 +108,13 @@ def _find_other_headers(parts: Mapping[str, PartContents]) -> list[Finding]:
     first, *others = parts
     rule = f"its files have other columns, or in another order, than those of {first}"
     return [Finding(f"partition {key}", rule) for key in others if parts[key].headers != parts[first].headers]
+
+
+def _name_partitions(session: Session, declaration: DatasetDeclaration, finding: Finding) -> Finding:
+    """A finding about keys in several partitions, with these partitions; other findings as they are."""
+    if finding.rule != REPEATED_KEY:
+        return finding
+    (table,) = (table for table in declaration.cef_tables() if table.name == finding.place)
+    tables, parts = list_united(declaration, table)["tables"], list(declaration.parts)
+    rows = session.rows("cef/with_repeated_keys", key=finding.column, tables=tables)
+    return replace(finding, hint=f"in partitions {list_some([parts[part] for (part,) in rows])}")
