@@ -276,7 +276,11 @@ def _write_rows(session: Session, folder: Path, published: PublishedTable, rows:
     if published.numbers:
         yield from _write_numbers(session, folder, published, groups, rows, missing)
         return
-    for marker in (missing, None):
+    markers: list[str | None] = [missing, None]
+    if groups and is_wide and (file := _write_integers(session, folder, published, groups, rows, missing)):
+        yield file
+        markers.remove(missing)
+    for marker in markers:
         # Parquet row groups would end where the row groups of the storage end.
         is_direct = groups == [_WHOLE] and marker is not None
         order = () if groups and (is_large or is_direct) else _order_rows(session, published, rows)
@@ -344,8 +348,7 @@ def _write_numbers(
     paths = [folder / f"{published.name}.{end}" for end in ("csv", "parquet")]
     written = 0
     with paths[0].open("wb") as lines, pq.ParquetWriter(paths[1], schema, compression="zstd") as writer:
-        header = _join_fields([pa.array(schema.names)], published.delimiter, missing).to_pylist()
-        lines.write(f"{published.delimiter.join(header)}\n".encode())
+        lines.write(_header(published, missing))
         stored = [*texts, *published.numbers]
         for batch in _read_groups(session, published, groups or [_WHOLE], stored, () if groups else key):
             numbers = np.empty((len(others), batch.num_rows), dtype=np.int64)
@@ -363,6 +366,46 @@ def _write_numbers(
         raise ValueError(f"product {published.name}: {written:,} of {rows:,} rows were written")
     for path, marker in zip(paths, (missing, None), strict=True):
         yield describe_file(published, path, rows, marker)
+
+
+def _write_integers(
+    session: Session, folder: Path, published: PublishedTable, groups: Sequence[_Group], rows: int, missing: str
+) -> DataFile | None:
+    """Write a table with many columns of integers, after some of texts, as CSV, from groups of `_find_groups`. DuckDB
+    takes several times as long. None if it is no such table, or an integer is missing: DuckDB then writes the file.
+
+    Raises ValueError if another number of rows is written.
+    """
+    from mechanisms.row_texts import write_lines
+
+    kinds, names = _find_kinds(session, published), [column.name for column in published.columns]
+    first = 1 + max((place for place, name in enumerate(names) if kinds[name] != "BIGINT"), default=-1)
+    texts, integers = names[:first], names[first:]
+    if not texts or len(integers) < _MANY_COLUMNS or not {kinds[name] for name in texts} <= {"VARCHAR", "BIGINT"}:
+        return None
+    path, written = folder / f"{published.name}.csv", 0
+    with path.open("wb") as lines:
+        lines.write(_header(published, missing))
+        for batch in (
+            batch for group in groups for batch in group.read(session, published.table, names, _ROWS_TOGETHER)
+        ):
+            numbers = [batch[name] for name in integers]
+            if any(column.null_count for column in numbers):
+                return None
+            fields = [batch[name].cast(pa.string()) for name in texts]
+            begins = read_texts(_join_fields(fields, published.delimiter, missing))
+            columns = np.array([column.to_numpy() for column in numbers])
+            lines.write(write_lines(begins, columns, [0] * len(integers), published.delimiter))
+            written += batch.num_rows
+    if written != rows:
+        raise ValueError(f"product {published.name}: {written:,} of {rows:,} rows were written")
+    return describe_file(published, path, rows, missing)
+
+
+def _header(published: PublishedTable, missing: str) -> bytes:
+    """The first line of a CSV file."""
+    names = pa.array([column.name for column in published.columns])
+    return f"{published.delimiter.join(_join_fields([names], published.delimiter, missing).to_pylist())}\n".encode()
 
 
 def _join_fields(fields: Sequence[pa.Array], delimiter: str, missing: str) -> pa.Array:

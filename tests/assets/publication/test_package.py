@@ -336,6 +336,37 @@ def test_numbers_in_lists_have_one_order_whether_they_are_read_in_groups_or_sort
     assert files[0].splitlines()[1] == "county,00,0,0"
 
 
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_many_columns_of_integers_have_the_bytes_that_duckdb_writes(
+    fill: Fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delimiter: str
+) -> None:
+    """Wrong programs: another quoting of texts or names of columns, rows in another order, 0 for a missing integer."""
+    texts = ["", " a", "#b", "c,d", "e;f", 'g"h', "i\nj", "k\rl", "ä", None]
+    ends = [-(2**63) + 1, 2**63 - 1, 0, -1, 9, 10, 10**18, -(10**18), 99, 100]
+    rows = [(place, text, end, -end) for place, (text, end) in enumerate(zip(texts, ends, strict=True))]
+    names = {"level": "BIGINT", "name": "VARCHAR", "the, first": "BIGINT", "#second": "BIGINT"}
+    stored = ", ".join(f'"{name}" {kind}' for name, kind in names.items())
+    columns = [PublishedColumn(name, "string" if kind == "VARCHAR" else "integer") for name, kind in names.items()]
+    table = _tenure(columns=tuple(columns), primary_key=("level",), delimiter=delimiter)
+    monkeypatch.setattr(module, "_MANY_COLUMNS", 2)
+    ours, found = module._write_integers, list[DataFile | None]()
+
+    def write(*given: Any) -> DataFile | None:
+        found.append(ours(*given))
+        return found[-1]
+
+    for case, given in {"whole": rows, "missing": [*rows, (len(rows), "m", None, 1)]}.items():
+        warehouse, files = fill(stored, given), []
+        for writes in (write, Mock(return_value=None)):
+            monkeypatch.setattr(module, "_write_integers", writes)
+            folder = tmp_path / f"{case} {len(files)}"
+            _write(warehouse, folder, [table])
+            files.append((folder / "tenure_by_county.csv").read_bytes())
+        assert files[0] == files[1]
+        assert files[0].count(b"\n") == len(given) + 2, "a header, and a line break in a text"
+    assert [file is None for file in found] == [False, True]
+
+
 def test_a_table_without_rows_has_a_header(fill: Fill, tmp_path: Path) -> None:
     files = _write(fill("county VARCHAR, tenure INTEGER, count BIGINT", []), tmp_path / "out", [_tenure()])
     assert (tmp_path / "out" / "tenure_by_county.csv").read_bytes() == b"county,tenure,count\n"
