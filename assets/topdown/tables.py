@@ -71,7 +71,7 @@ ATTRIBUTE_WORDS = {
 """The attributes and recodes of the histograms in words."""
 
 PLACES = 18
-PLACES_AT_A_TIME = 20_000
+PLACES_AT_A_TIME = 100_000
 """The number of places whose redistricting tables are in memory at a time, about 2 kB each."""
 
 PLACES_SHOWN = 2
