@@ -71,7 +71,21 @@ def categories(release: HypercubeRelease) -> Iterator[tuple[str, pa.Array]]:
 
 def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
     """The recipe of the exact counts, in the order of the draw. Raises CountsError."""
-    exact = add_up_cells(session, release, release.amount)
+    return _list_counts(session, release, add_up_cells(session, release, release.amount))
+
+
+def part_recipe(session: Session, release: HypercubeRelease) -> Recipe:
+    """The recipe of the inner cells that occur in a partition. Raises CountsError for values outside the domains."""
+    return store_rows(session, "occupied", _read_occupied(session, release, release.amount).sort_by("cell"))
+
+
+def added_recipe(session: Session, release: HypercubeRelease, counted: Mapping[str, Any]) -> Recipe:
+    """The recipe of the exact counts from the inner cells of all partitions, named as in `assets.measurement.parts`. A
+    person's cell follows from the person and its unit, which are in one partition. Raises CountsError."""
+    return _list_counts(session, release, _fill_cells(release, add_up_parts(session, release, counted)))
+
+
+def _list_counts(session: Session, release: HypercubeRelease, exact: NDArray[np.int64]) -> Recipe:
     design = release.design
     if outside := np.count_nonzero(exact[~release.possible]):
         raise CountsError(
@@ -92,7 +106,14 @@ def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
 
 def add_up_cells(session: Session, release: HypercubeRelease, amount: Amount | None) -> NDArray[np.int64]:
     """The exact inner table in records or in steps of a grid. Raises CountsError for values outside the domains."""
-    occupied = read_cells(session, release, "table_builder/inner", **describe_records(session, release, amount))
+    return _fill_cells(release, _read_occupied(session, release, amount))
+
+
+def _read_occupied(session: Session, release: HypercubeRelease, amount: Amount | None) -> pa.Table:
+    return read_cells(session, release, "table_builder/inner", **describe_records(session, release, amount))
+
+
+def _fill_cells(release: HypercubeRelease, occupied: pa.Table) -> NDArray[np.int64]:
     cells = np.zeros(release.design.cells(release.design.inner), dtype=np.int64)
     cells[occupied["cell"].to_numpy()] = occupied["count"].to_numpy()
     return cells.reshape(release.design.shape(release.design.inner))
@@ -104,6 +125,14 @@ def read_cells(session: Session, release: HypercubeRelease, statement: str, **na
     if outside := occupied["cell"].null_count:
         raise CountsError(f"{release.schema}: {outside:,} combinations of values are outside the domains")
     return occupied
+
+
+def add_up_parts(session: Session, release: HypercubeRelease, counted: Mapping[str, Any]) -> pa.Table:
+    """The rows of all partitions, added up. Raises CountsError for sums that exceed 64 bits."""
+    added = session.arrow("table_builder/added_up", **counted)
+    if added["count"].null_count:
+        raise CountsError(f"{release.schema}: the sums are too large to be counted; declare a larger grid or bounds")
+    return added
 
 
 def describe_records(

@@ -1,6 +1,6 @@
 """A hypercube as a method: its hooks for charge, draw, gates and publication."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from assets.gates.shared import count_problem
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, build_counts, plan_gate
+from assets.measurement.parts import PartCounts
 from assets.planning.lines import budgets_for_margins
 from assets.release.contents import find_content_problems, read_cef_version
 from assets.release.dataset import CEF
@@ -21,9 +22,11 @@ from assets.release.method import CHARGE, PLAN, Fact, release_hook, session_hook
 from assets.release.stage import Recipes
 from assets.table_builder.asking import as_parts
 from assets.table_builder.cells import (
+    added_recipe,
     categories,
     counts_recipe,
     list_cells,
+    part_recipe,
     perturbed_cells,
     query_of,
     table_name,
@@ -48,7 +51,7 @@ from mechanisms.table_builder.hypercube import (
     Margins,
 )
 from resources.custody import Custody
-from resources.warehouse import Session
+from resources.warehouse import Recipe, Session
 
 Context = ReleaseContext[HypercubeRelease]
 
@@ -66,6 +69,7 @@ CELL_COLUMNS = {
 class TableBuilderMethod(GridCounts[HypercubeRelease]):
     mechanism = MECHANISM
     version = VERSION
+    keeps_verdicts = True
     stages = (PLAN, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PLAN,)
     drawn_columns = CELL_COLUMNS
@@ -73,6 +77,9 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     """By stage, the heading of the text for its page."""
     build_grid = release_hook(list_cells)
     counts_recipe = session_hook(counts_recipe)
+    recipes_of_parts: ClassVar[
+        tuple[Callable[[Session, Any], Recipe], Callable[[Session, Any, Mapping[str, Any]], Recipe]]
+    ] = (part_recipe, added_recipe)
     plan = release_hook(hypercube_plan)
     plan_tables = release_hook(planned_tables)
     tables = release_hook(published_tables)
@@ -80,6 +87,11 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     shown_first = session_hook(shown_first)
     charge_description = release_hook(describe_charge)
     statement = statement_hook(hypercube_statement)
+
+    @property
+    def part_counts(self) -> PartCounts[Any] | None:
+        """None for withheld records, which are not made in partitions."""
+        return None if self.release.withheld else PartCounts.of(self.release, COUNTS, *self.recipes_of_parts)
 
     def fields_for_margins(self, margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
         design = self.release.design

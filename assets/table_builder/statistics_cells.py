@@ -1,7 +1,7 @@
 """The numbers of the cells of quantiles and moments: their order, and their exact values, an aggregation of the
 records."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from assets.measurement.grid import Query
 from assets.release.stage import store_rows
-from assets.table_builder.cells import CountsError, describe_records, read_cells
+from assets.table_builder.cells import CountsError, add_up_parts, describe_records, read_cells
 from assets.table_builder.statistics import StatisticRelease
 from mechanisms.table_builder.choosing import FINEST, Chosen
 from mechanisms.table_builder.moments import Moments, Scale
@@ -37,7 +37,22 @@ def list_numbers(release: StatisticRelease) -> pa.Table:
 
 def numbers_recipe(session: Session, release: StatisticRelease) -> Recipe:
     """The recipe of the exact numbers, in the order of the draw. Raises CountsError."""
-    exact, possible = add_up_numbers(session, release), release.possible_in(release.design.inner)
+    return _list_counts(session, release, add_up_numbers(session, release))
+
+
+def part_recipe(session: Session, release: StatisticRelease) -> Recipe:
+    """The recipe of the numbers of the inner cells that occur in a partition. Raises CountsError."""
+    occupied = _read_occupied(session, release)
+    return store_rows(session, "occupied", occupied.sort_by([("cell", "ascending"), ("number", "ascending")]))
+
+
+def added_recipe(session: Session, release: StatisticRelease, counted: Mapping[str, Any]) -> Recipe:
+    """The recipe of the exact numbers from those of all partitions, as `assets.table_builder.cells.added_recipe`."""
+    return _list_counts(session, release, _fill_cells(release, add_up_parts(session, release, counted)))
+
+
+def _list_counts(session: Session, release: StatisticRelease, exact: list[NDArray[np.int64]]) -> Recipe:
+    possible = release.possible_in(release.design.inner)
     impossible = np.ones(exact[0].shape[0], dtype=np.bool_)
     impossible[possible] = False
     if outside := np.count_nonzero(exact[0][impossible]):
@@ -61,24 +76,38 @@ def numbers_recipe(session: Session, release: StatisticRelease) -> Recipe:
 def add_up_numbers(session: Session, release: StatisticRelease) -> list[NDArray[np.int64]]:
     """By part, the exact numbers of all cells of its table, shape (cells, size). Raises CountsError for values outside
     the domains, and for sums that exceed 64 bits."""
-    design, cells, measured = release.design, release.design.cells(release.design.inner), release.measured
-    described = describe_records(session, release, release.amount, release.variables)
+    return _fill_cells(release, _read_occupied(session, release))
+
+
+def _read_occupied(session: Session, release: StatisticRelease) -> pa.Table:
+    """The numbers of the inner cells that occur, in the columns cell, number (its place in the cell) and count."""
+    measured, described = release.measured, describe_records(session, release, release.amount, release.variables)
     if not isinstance(measured, Moments):
-        occupied = read_cells(session, release, "table_builder/leaves", **described, variable=release.variable)
-        leaves = np.zeros((cells, measured.numbers), dtype=np.int64)
-        leaves[occupied["cell"].to_numpy(), occupied["number"].to_numpy()] = occupied["count"].to_numpy()
-        if isinstance(measured, Chosen):
-            return [leaves] * len(measured.quantiles)
-        shaped = leaves.reshape(*design.shape(design.inner), measured.numbers)
-        margins = [design.margin(shaped, table).reshape(-1, measured.numbers) for table in design.tables]
-        return [level for margin in margins for level in measured.add_up(margin)]
+        return read_cells(session, release, "table_builder/leaves", **described, variable=release.variable)
     scales: Sequence[Scale] = [*release.scales.values()]
     names = {"variables": release.variables, "scales": scales, "steps": measured.scale, "pairs": measured.pairs}
-    occupied = read_cells(session, release, "table_builder/moments", **described, **names)
-    sums = np.zeros((cells, measured.components), dtype=np.int64)
-    for place in range(measured.components):
-        column = occupied[f"component_{place}"]
-        if column.null_count:
-            raise CountsError(f"{release.schema}: the sums are too large to be measured; declare fewer steps")
-        sums[occupied["cell"].to_numpy(), place] = column.to_numpy()
-    return [sums]
+    sums = read_cells(session, release, "table_builder/moments", **described, **names)
+    columns = [sums[f"component_{place}"] for place in range(measured.components)]
+    if any(column.null_count for column in columns):
+        raise CountsError(f"{release.schema}: the sums are too large to be measured; declare fewer steps")
+    return pa.table(
+        {
+            "cell": np.tile(sums["cell"].to_numpy(), len(columns)),
+            "number": np.repeat(np.arange(len(columns)), len(sums)),
+            "count": pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.int64()),
+        }
+    )
+
+
+def _fill_cells(release: StatisticRelease, occupied: pa.Table) -> list[NDArray[np.int64]]:
+    design, measured = release.design, release.measured
+    size = measured.components if isinstance(measured, Moments) else measured.numbers
+    numbers = np.zeros((design.cells(design.inner), size), dtype=np.int64)
+    numbers[occupied["cell"].to_numpy(), occupied["number"].to_numpy()] = occupied["count"].to_numpy()
+    if isinstance(measured, Moments):
+        return [numbers]
+    if isinstance(measured, Chosen):
+        return [numbers] * len(measured.quantiles)
+    shaped = numbers.reshape(*design.shape(design.inner), size)
+    margins = [design.margin(shaped, table).reshape(-1, size) for table in design.tables]
+    return [level for margin in margins for level in measured.add_up(margin)]

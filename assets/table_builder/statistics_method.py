@@ -23,7 +23,7 @@ from assets.table_builder.declaration import QuantilesAttributes
 from assets.table_builder.method import CELL_COLUMNS, TableBuilderMethod
 from assets.table_builder.statement import PROSE, hypercube_statement
 from assets.table_builder.statistics import StatisticRelease
-from assets.table_builder.statistics_cells import list_numbers, numbers_recipe, queries_of
+from assets.table_builder.statistics_cells import added_recipe, list_numbers, numbers_recipe, part_recipe, queries_of
 from assets.table_builder.statistics_tables import (
     planned_statistic,
     published_statistic,
@@ -145,6 +145,7 @@ class StatisticMethod(TableBuilderMethod):
     described: ClassVar[Mapping[str, str]] = {"counts": "numbers", "tables": "numbers, tables"}
     build_grid = release_hook(list_numbers)
     counts_recipe = session_hook(numbers_recipe)
+    recipes_of_parts = (part_recipe, added_recipe)
     plan = release_hook(statistic_plan)
     plan_tables = release_hook(planned_statistic)
     tables = release_hook(published_statistic)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
@@ -26,6 +27,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.gate import find_verdicts
 from assets.release.method import PUBLICATION
 from assets.release.seal import SealError
+from assets.table_builder.cells import CountsError, add_up_parts
 from orchestration.explorer.launcher import list_left_out
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -51,6 +53,7 @@ from tests.lake import make_lake
 from tests.phsafe_deployments import FEW, census, phsafe_deployment
 from tests.postgres import Server
 from tests.safetab_deployments import safetab_deployment
+from tests.table_builder_deployments import after_swap_deployment, hypercubes
 from tests.templates import MASTER_KEY
 from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, write_parts
 
@@ -424,11 +427,36 @@ def topdown(root: Path, *parts: str) -> Deployment[Any]:
     return topdown_deployment(root, parts=parts, **TWO_LEVELS)
 
 
+AGES = {
+    "name": "ages",
+    "of": "persons",
+    "variables": ["county", "sex"],
+    "weight": {"column": "size", "grid": "0.5", "most": 3},
+    "epsilon": 1,
+    "quantiles": {"age": {"bounds": [0, 90], "grid": 10}},
+    "moments": ["age"],
+}
+
+
+def hypercube(root: Path, *parts: str, tested: int = 0, count: int = 120) -> Deployment[Any]:
+    """Weighted sums by values of persons and of their units, of which some cells are in both partitions."""
+    root.mkdir(exist_ok=True)
+    declared = declare(root, in_parts(households(count))) if parts else small_dataset(root, with_persons=True)
+    if not parts:
+        write_csv(root / "units.csv", households(count))
+        write_csv(root / "persons.csv", members(households(count)))
+    releases = hypercubes(declared.name, AGES)
+    return deploy(root, declared, releases.pop(tested), *releases)
+
+
 COUNTED: dict[str, Callable[..., Deployment[Any]]] = {
     "SafeTab-P": safetab,
     "SafeTab-H": safetab_of_households,
     "PHSafe": phsafe,
     "TopDown": topdown,
+    "hypercube": hypercube,
+    "quantiles": partial(hypercube, tested=1),
+    "moments": partial(hypercube, tested=2),
 }
 
 
@@ -477,10 +505,52 @@ def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counte
     keys, stage = {key.path[-1] for key in job.asset_layer.executable_asset_keys}, parted.context.method.counts_stage
     assert (job.partitions_def, keys & {name, stage, "cef_of_parts"}) == (None, {stage})
     # Anyone who can launch runs can give a run any partition; a fault of the code would not name it.
-    job = parted.definitions.get_repository_def().get_job("cef__town")
+    job = parted.definitions.get_repository_def().get_job(f"cef__{parted.release.dataset.name}")
     run = job.execute_in_process(instance=parted.instance, tags={"dagster/partition": "zz"}, raise_on_error=False)
     (failure,) = run.get_step_failure_events()
     assert "partition zz does not exist" in str(failure.step_failure_data.user_failure_data)
+
+
+@pytest.mark.deep
+def test_cells_of_a_partition_that_were_altered_or_are_of_other_records_are_counted_again(
+    tmp_path: Path, counted: list[str]
+) -> None:
+    """Of a hypercube. Wrong programs: a gate that adds up stored cells without counting them; and a change of one
+    partition that makes the cells of all again."""
+    deployment = hypercube(tmp_path / "village", *KEYS)
+    deployment.run("cef", "plan", "counts")
+    assert ask_counts(deployment) == []
+    with deployment.opened("confidential") as connection:
+        for table in ("counts", "counts__S"):
+            connection.execute(f'UPDATE confidential.{deployment.release.schema}."{table}" {_ADDED}')
+    assert ask_counts(deployment) != []
+    del counted[:]
+    deployment.run("counts")
+    assert (ask_counts(deployment), counted) == ([], ["S"])
+    # The last household of all is in the first partition.
+    deployment = hypercube(tmp_path / "village", *KEYS, count=119)
+    deployment.run("cef", "plan")
+    del counted[:]
+    deployment.run("counts")
+    assert (ask_counts(deployment), counted) == ([], ["n", "n"]), "by the stage, and by the gate"
+
+
+def test_sums_of_partitions_that_64_bits_do_not_hold_are_refused(tmp_path: Path) -> None:
+    """Wrong program: shows the confidential sum in an error of the database."""
+    context = hypercube(tmp_path / "village").context
+    with context.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        rows = session.register("rows", pa.table({"cell": [0], "count": [2**62]}))
+        names = {"tables": [rows, rows], "columns": ["cell", "count"], "keys": ["cell"]}
+        with pytest.raises(CountsError, match="the sums are too large") as raised:
+            add_up_parts(session, context.release, names)
+    assert str(2**63) not in str(raised.value)
+
+
+def test_withheld_records_are_not_counted_in_partitions(tmp_path: Path) -> None:
+    """Wrong program: counts all withheld records once for each partition of the dataset."""
+    units = {**TABLES["units"], "path": str(tmp_path / TABLES["units"]["path"])}
+    method = after_swap_deployment(tmp_path, dataset={"units": units, "partitions": list(KEYS)}).context.method
+    assert (method.release.dataset.partitions is None, method.assets_of_parts()) == (False, [])
 
 
 @pytest.mark.prove
