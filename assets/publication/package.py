@@ -376,13 +376,14 @@ def _write_integers(
 
     Raises ValueError if another number of rows is written.
     """
-    from mechanisms.row_texts import write_lines
-
     kinds, names = _find_kinds(session, published), [column.name for column in published.columns]
     first = 1 + max((place for place, name in enumerate(names) if kinds[name] != "BIGINT"), default=-1)
     texts, integers = names[:first], names[first:]
     if not texts or len(integers) < _MANY_COLUMNS or not {kinds[name] for name in texts} <= {"VARCHAR", "BIGINT"}:
         return None
+    # Numba takes a while to import, and few releases have such tables.
+    from mechanisms.row_texts import write_lines
+
     path, written = folder / f"{published.name}.csv", 0
     with path.open("wb") as lines:
         lines.write(_header(published, missing))

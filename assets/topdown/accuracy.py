@@ -29,8 +29,8 @@ from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Session
 
 PLACES_AT_A_TIME, _THREADS = 4096, 4
-"""The number of places compared with the truth at a time, whose answers take about 50 MB per thread, and the maximum
-number of threads."""
+"""The number of places compared with the truth at a time, whose answers and absolute values take about 70 MB per thread
+(2,143 answers of 4 bytes for a place, nearly all of them twice), and the maximum number of threads."""
 
 _RECORDS_COUNTED = SQL("topdown/records_counted", "SELECT coalesce(sum(count), 0)::BIGINT FROM {{ counts }}")
 
