@@ -669,11 +669,6 @@ class Warehouse(ConfigurableResource):
         """
         return Warehouse(**{**dict(self), "by_statistics": True})
 
-    def in_one_thread(self) -> "Warehouse":
-        """This warehouse, for sessions whose long statements take rows as they come, so that a second thread would only
-        poll for the end of the first."""
-        return Warehouse(**{**dict(self), "threads": 1})
-
     @property
     def is_held(self) -> bool:
         """Whether all sessions read the same content (`snapshot`)."""

@@ -112,7 +112,7 @@ def _draw_in_parts(
             output = make_output(method, session, draw, custody, ledger)
             with writing_parts(folder):
                 output = method.in_parts(draw, output, folder, custody)
-        with warehouse.in_one_thread().session(writes=Zone.PUBLIC, folder=folder) as session:
+        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session:
             if method.describe(session, custody).draw_id != draw.draw_id:
                 raise StaleInputError(
                     f"{method.release.schema}: an input of the draw was replaced during the draw; nothing was "

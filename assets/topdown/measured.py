@@ -153,7 +153,7 @@ def measure_state(method: TopDown, warehouse: Warehouse, custody: Custody, ledge
             with writing_parts(folder):
                 drawing = drawing.of_state(draw.draw_id, folder, custody, state)
         made = Measured(draw.draw_id, json.dumps(drawing.answers))
-        with warehouse.in_one_thread().session(writes=Zone.PUBLIC, folder=folder) as session:
+        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session:
             if _read_charged(session, custody, release, state) != charged:
                 raise StaleInputError(
                     f"{release.schema}: another draw was charged while {state} was measured; nothing was stored; "
