@@ -387,9 +387,7 @@ def _write_integers(
     path, written = folder / f"{published.name}.csv", 0
     with path.open("wb") as lines:
         lines.write(_header(published, missing))
-        for batch in (
-            batch for group in groups for batch in group.read(session, published.table, names, _ROWS_TOGETHER)
-        ):
+        for batch in _read_groups(session, published, groups, names):
             numbers = [batch[name] for name in integers]
             if any(column.null_count for column in numbers):
                 return None
@@ -410,9 +408,9 @@ def _header(published: PublishedTable, missing: str) -> bytes:
 
 
 def _join_fields(fields: Sequence[pa.Array], delimiter: str, missing: str) -> pa.Array:
-    """Texts of several columns as the beginnings of lines of a CSV file, quoted where DuckDB quotes them, also if they
-    contain `#`, which begins a comment for some readers."""
-    special = rf"[\r\n\"#{re.escape(delimiter)}]"
+    """Texts of several columns as the beginnings of lines of a CSV file, quoted where DuckDB quotes them: also if they
+    contain `#`, which begins a comment for some readers, or are the text for missing values, as a column's name may."""
+    special = rf"[\r\n\"#{re.escape(delimiter)}]|^{missing}$"
     quoted = (
         pc.if_else(
             pc.match_substring_regex(texts, special),

@@ -95,7 +95,7 @@ def _list_counts(session: Session, release: HypercubeRelease, exact: NDArray[np.
     noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
     reach = float(np.abs(exact).sum(dtype=np.float64)) + _DEVIATIONS * noise
     if reach * float(release.grid_step) * PARTS_OF_ONE >= _LARGEST:
-        raise CountsError(f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds")
+        raise CountsError(f"{release.schema}: the sums are too large to be published; declare smaller bounds")
     values = [design.margin(exact, table).ravel()[release.possible_in(table)] for table in design.tables]
     cells = list_cells(release)
     counts = cells.add_column(0, "draw_order", pa.array(np.arange(len(cells)))).append_column(
@@ -129,9 +129,9 @@ def read_cells(session: Session, release: HypercubeRelease, statement: str, **na
 
 def add_up_parts(session: Session, release: HypercubeRelease, counted: Mapping[str, Any]) -> pa.Table:
     """The rows of all partitions, added up. Raises CountsError for sums that exceed 64 bits."""
-    added = session.arrow("table_builder/added_up", **counted)
+    added = session.arrow("measurement/added_up", **counted)
     if added["count"].null_count:
-        raise CountsError(f"{release.schema}: the sums are too large to be counted; declare a larger grid or bounds")
+        raise CountsError(f"{release.schema}: the sums are too large; declare smaller bounds or fewer steps")
     return added
 
 

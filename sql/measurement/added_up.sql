@@ -1,5 +1,5 @@
--- The counts of all partitions, added up.
-SELECT {{ keys | ids }}, sum(count)::BIGINT AS count
+-- The counts or sums of all partitions, added up. A sum that 64 bits do not hold is none; counts of records never are so large.
+SELECT {{ keys | ids }}, TRY_CAST(sum(count) AS BIGINT) AS count
 FROM (
     {% include "warehouse/united.sql" %}
 )

@@ -340,14 +340,15 @@ def test_numbers_in_lists_have_one_order_whether_they_are_read_in_groups_or_sort
 def test_many_columns_of_integers_have_the_bytes_that_duckdb_writes(
     fill: Fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delimiter: str
 ) -> None:
-    """Wrong programs: another quoting of texts or names of columns, rows in another order, 0 for a missing integer."""
+    """Wrong programs: another quoting of texts or names of columns, as of one that is the text for missing values; rows
+    as they are stored; -2^63 refused; 0 for a missing integer."""
     texts = ["", " a", "#b", "c,d", "e;f", 'g"h', "i\nj", "k\rl", "ä", None]
-    ends = [-(2**63) + 1, 2**63 - 1, 0, -1, 9, 10, 10**18, -(10**18), 99, 100]
-    rows = [(place, text, end, -end) for place, (text, end) in enumerate(zip(texts, ends, strict=True))]
-    names = {"level": "BIGINT", "name": "VARCHAR", "the, first": "BIGINT", "#second": "BIGINT"}
+    ends = [-(2**63), 2**63 - 1, 0, -1, 9, 10, 10**18, -(10**18), 99, 100]
+    rows = [(place < 5, place, text, end, ~end) for place, (text, end) in enumerate(zip(texts, ends, strict=True))]
+    names = {"level": "BIGINT", "place": "BIGINT", "NULL": "VARCHAR", "the, first": "BIGINT", "#second": "BIGINT"}
     stored = ", ".join(f'"{name}" {kind}' for name, kind in names.items())
     columns = [PublishedColumn(name, "string" if kind == "VARCHAR" else "integer") for name, kind in names.items()]
-    table = _tenure(columns=tuple(columns), primary_key=("level",), delimiter=delimiter)
+    table = _tenure(columns=tuple(columns), primary_key=("level", "place"), delimiter=delimiter)
     monkeypatch.setattr(module, "_MANY_COLUMNS", 2)
     ours, found = module._write_integers, list[DataFile | None]()
 
@@ -355,7 +356,7 @@ def test_many_columns_of_integers_have_the_bytes_that_duckdb_writes(
         found.append(ours(*given))
         return found[-1]
 
-    for case, given in {"whole": rows, "missing": [*rows, (len(rows), "m", None, 1)]}.items():
+    for case, given in {"whole": rows, "missing": [*rows, (0, len(rows), "m", None, 1)]}.items():
         warehouse, files = fill(stored, given), []
         for writes in (write, Mock(return_value=None)):
             monkeypatch.setattr(module, "_write_integers", writes)
