@@ -32,6 +32,7 @@ from assets.topdown.release import (
     UNCERTAINTY,
     SpineError,
     TopDownRelease,
+    TreeRelease,
 )
 from assets.topdown.replicates import TopDownReplication, replicates_gate
 from assets.topdown.spine import find_ranges, pluralize, read_states, read_tree, spine_recipe, stage_ancestry
@@ -50,7 +51,7 @@ from mechanisms.topdown.feasibility import InfeasibleError
 from mechanisms.topdown.redistricting import RedistrictingTable
 from mechanisms.topdown.schema import OCCUPIED, PERSONS, UNITS, Schema
 from resources.digests import ROWS_HASHED
-from resources.statements import SQL, Table, Zone
+from resources.statements import SQL, Fragment, Table, Zone
 from resources.warehouse import UNITED, Session
 
 Context = ReleaseContext[TopDownRelease]
@@ -217,14 +218,16 @@ def _check_exact_invariants(session: Session, context: Context) -> Iterable[str]
 def _check_sums_of_children(session: Session, context: Context) -> Iterable[str]:
     """The estimates of every place are the sums of those below it in every cell."""
     release = context.release
+    return find_wrong_sums(session, release, lambda level: release.public(release.estimates(level)))
+
+
+def find_wrong_sums(
+    session: Session, release: TreeRelease, estimates: Callable[[str], Table | Fragment]
+) -> Iterator[str]:
+    """The numbers of wrong sums, from the estimates of each level."""
     for depth, (level, below) in enumerate(pairwise(release.levels)):
-        (wrong,) = session.row(
-            "topdown/not_adding_up",
-            {"depth": depth},
-            above=release.public(release.estimates(level)),
-            below=release.public(release.estimates(below)),
-            spine=release.public(SPINE),
-        )
+        tables = {"above": estimates(level), "below": estimates(below), "spine": release.public(SPINE)}
+        (wrong,) = session.row("topdown/not_adding_up", {"depth": depth}, **tables)
         yield from count_problem(wrong, f"cells of {level} that are not the sums over their {pluralize(below)}")
 
 
@@ -234,17 +237,24 @@ def _check_whole_numbers(session: Session, context: Context) -> Iterable[str]:
     Zeros are not stored, so a stored count is positive. Nor may there be counts of unknown cells or places.
     """
     release = context.release
-    sizes = [{"histogram": histogram, "cells": schema.size} for histogram, schema in SCHEMAS.items()]
-    rules = ("not positive", "of unknown cells", "of unknown places", "repeated")
-    names = {"spine": release.public(SPINE), "schemas": session.register("schemas", pa.Table.from_pylist(sizes))}
-    for depth, level in enumerate(release.levels):
+    for level in release.levels:
         table = release.public(release.estimates(level))
-        if session.columns(table) != _COLUMNS:
+        if session.columns(table) == _COLUMNS:
+            yield from find_ill_formed(session, release, level, table, SCHEMAS)
+        else:
             yield f"{table}: columns are not {', '.join(map(' '.join, _COLUMNS.items()))}"
-            continue
-        numbers = session.row("topdown/ill_formed", {"depth": depth}, estimates=table, **names)
-        for number, rule in zip(numbers, rules, strict=True):
-            yield from count_problem(number, f"counts of {level} that are {rule}")
+
+
+def find_ill_formed(
+    session: Session, release: TreeRelease, level: str, estimates: Table | Fragment, schemas: Mapping[str, Schema]
+) -> Iterator[str]:
+    """The numbers of counts at a level that no estimates could be, by rule."""
+    sizes = pa.table({"histogram": list(schemas), "cells": [schema.size for schema in schemas.values()]})
+    names = {"estimates": estimates, "spine": release.public(SPINE), "schemas": session.register("schemas", sizes)}
+    numbers = session.row("topdown/ill_formed", {"depth": release.levels.index(level)}, **names)
+    rules = ("not positive", "of unknown cells", "of unknown places", "repeated")
+    for number, rule in zip(numbers, rules, strict=True):
+        yield from count_problem(number, f"counts of {level} that are {rule}")
 
 
 def _check_structural_zeros(session: Session, context: Context) -> Iterable[str]:

@@ -5,7 +5,6 @@ Those on estimates are evaluated at every level, by SQL alone, and share no code
 
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +23,11 @@ from assets.topdown.dhc.products import estimates_recipes, microdata_recipes, pl
 from assets.topdown.dhc.release import ESTIMATES, FACILITIES, HISTOGRAMS, MICRODATA, REDISTRICTING, DHCRelease
 from assets.topdown.dhc.replicates import DHCReplication
 from assets.topdown.dhc.uncertainty import uncertainty_recipes
-from assets.topdown.gates import check_spine
+from assets.topdown.gates import check_spine, find_ill_formed, find_wrong_sums
 from assets.topdown.histograms import roll_up
 from assets.topdown.release import INTERVALS, SPINE, UNCERTAINTY
 from assets.topdown.replicates import replicates_gate
-from assets.topdown.spine import pluralize, read_tree, stage_ancestry
+from assets.topdown.spine import read_tree, stage_ancestry
 from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.dhc.allocation import count_times
@@ -142,15 +141,7 @@ def _check_origin(session: Session, context: Context) -> Iterable[str]:
 def _check_sums_of_children(session: Session, context: Context) -> Iterator[str]:
     """The estimates of every place are the sums of those below it in every cell."""
     release = context.release
-    for depth, (level, below) in enumerate(pairwise(release.levels)):
-        (wrong,) = session.row(
-            "topdown/not_adding_up",
-            {"depth": depth},
-            above=_stage_level(session, release, level),
-            below=_stage_level(session, release, below),
-            spine=release.public(SPINE),
-        )
-        yield from count_problem(wrong, f"cells of {level} that are not the sums over their {pluralize(below)}")
+    return find_wrong_sums(session, release, lambda level: _stage_level(session, release, level))
 
 
 def _check_whole_numbers(session: Session, context: Context) -> Iterator[str]:
@@ -162,16 +153,11 @@ def _check_whole_numbers(session: Session, context: Context) -> Iterator[str]:
     if session.columns(table) != _COLUMNS:
         yield f"{table}: columns are not {', '.join(map(' '.join, _COLUMNS.items()))}"
         return
-    sizes = [{"histogram": histogram, "cells": schema.size} for histogram, schema in SCHEMAS.items()]
-    rules = ("not positive", "of unknown cells", "of unknown places", "repeated")
-    names = {"spine": release.public(SPINE), "schemas": session.register("schemas", pa.Table.from_pylist(sizes))}
     rows = 0
-    for depth, level in enumerate(release.levels):
+    for level in release.levels:
         staged = _stage_level(session, release, level)
-        numbers = session.row("topdown/ill_formed", {"depth": depth}, estimates=staged, **names)
         rows += session.row("warehouse/count", table=staged)[0]
-        for number, rule in zip(numbers, rules, strict=True):
-            yield from count_problem(number, f"counts of {level} that are {rule}")
+        yield from find_ill_formed(session, release, level, staged, SCHEMAS)
     yield from count_problem(session.count(table) - rows, "counts of unknown levels")
 
 

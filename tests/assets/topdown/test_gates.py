@@ -134,7 +134,7 @@ BROKEN = [
     Broken(
         "a histogram",
         in_confidence(f"UPDATE {CONFIDENTIAL}.histograms SET count = count + 1 WHERE rowid = 0"),
-        {"counts_exact", "counts_as_charged", "replay"},
+        {"counts_exact", "counts_as_charged", "invariants_of_the_cef", "replay"},
     ),
     Broken(
         "minors in a nursing facility",
@@ -401,10 +401,10 @@ def test_products_made_anew_from_altered_measurements_do_not_pass(escrowed: TopD
 @pytest.mark.prove
 def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: TopDownDeployment) -> None:
     executes(MORE)(ephemeral)
-    found = failing(ephemeral)
-    # The key is random: where the noise is small, its distribution may show the change too.
-    assert {"settled"} <= found <= {"settled", "noise_as_declared"}
-    refuses_to_publish(ephemeral, found, "")
+    # The key is random: where the noise is small, its distribution may show the change too. A publication does not look
+    # again at the distribution, of which the draw keeps a verdict.
+    assert {"settled"} <= failing(ephemeral) <= {"settled", "noise_as_declared"}
+    refuses_to_publish(ephemeral, {"settled"}, "")
 
 
 @pytest.mark.prove
