@@ -6,7 +6,7 @@ kind of release make its specific guesses.
 
 import hmac
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import md5, sha1, sha256, sha512
 from typing import Any, TypeVar
 
@@ -86,6 +86,39 @@ def plainly_hashed(content: bytes) -> Iterator[str]:
         yield plain(content).hexdigest()
     for key in GUESSED_KEYS:
         yield hmac.new(key, content, sha256).hexdigest()
+
+
+def find_suspects(
+    shown: set[str],
+    candidates: Sequence[Deployment[R]],
+    guesses: Callable[[Deployment[R], Sequence[bytes | None]], Iterable[str]],
+    version_keys: Sequence[bytes | None],
+) -> list[int]:
+    """The numbers of the candidates, the attacker's own deployments with a guessed record each, for which one of the
+    hashes is shown that he computes under some keys."""
+    return [number for number, own in enumerate(candidates) if shows(shown, set(guesses(own, version_keys)))]
+
+
+def read_outputs(deployment: Deployment[Any], stages: Sequence[str]) -> list[str]:
+    """The output of some stages, all evaluated checks, and all public tables, with hashes and runs blotted out."""
+    said, runs = list[str](), deployment.instance.get_runs()
+    for stage in stages:
+        event = deployment.instance.get_latest_materialization_event(deployment.key(stage))
+        assert event
+        assert event.asset_materialization
+        said += [f"{stage}: {name}: {value.value}" for name, value in event.asset_materialization.metadata.items()]
+    for run in runs:
+        for record in deployment.instance.all_logs(run.run_id):
+            if record.dagster_event and record.dagster_event.event_type_value == "ASSET_CHECK_EVALUATION":
+                check = record.dagster_event.asset_check_evaluation_data
+                figures = {name: value.value for name, value in check.metadata.items()}
+                said.append(f"{check.check_name}: {check.passed} {check.description} {figures}")
+    with deployment.opened() as connection:
+        tables = sorted(name for (name,) in connection.execute("SHOW TABLES").fetchall())
+        assert tables
+        said += [f"{name}: {connection.table(name).fetchall()}" for name in tables]
+    blotted = "|".join(run.run_id for run in runs)
+    return [HEX.sub("…", re.sub(blotted, "…", text)).replace(str(deployment.root), "") for text in said]
 
 
 def tells(shown: str, value: str) -> bool:

@@ -9,7 +9,6 @@ words and figures between deployments of other records: before the draw, nothing
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,13 @@ from resources.statements import Zone
 from resources.warehouse import Session
 from tests.attacker import (
     GUESSED_KEYS,
-    HEX,
+    find_suspects,
     hashes_shown,
     in_the_open,
     kept_by_dagster,
     on_disk,
     plainly_hashed,
-    shows,
+    read_outputs,
     tells,
 )
 from tests.deployments import Deployment
@@ -112,32 +111,18 @@ def guesses(deployment: PHSafeDeployment, version_keys: Sequence[bytes | None]) 
         yield from plainly_hashed(content)
 
 
-@dataclass(frozen=True)
-class Attack:
-    """Everything that is shown, and his deployments."""
-
-    shown: set[str]
-    candidates: list[PHSafeDeployment]
-
-    def suspects(self, version_keys: Sequence[bytes | None]) -> list[int]:
-        """The guesses for which a hash is shown."""
-        return [
-            number for number, own in enumerate(self.candidates) if shows(self.shown, set(guesses(own, version_keys)))
-        ]
-
-
 @pytest.mark.prove
 def test_no_hash_that_is_shown_can_be_tried_with_a_guessed_record(
     shown: set[str], candidates: list[PHSafeDeployment]
 ) -> None:
-    assert Attack(shown, candidates).suspects([None, *GUESSED_KEYS]) == []
+    assert find_suspects(shown, candidates, guesses, [None, *GUESSED_KEYS]) == []
 
 
 @pytest.mark.prove
 def test_with_the_custodys_key_the_very_same_search_finds_the_record(
     deployment: PHSafeDeployment, shown: set[str], candidates: list[PHSafeDeployment]
 ) -> None:
-    assert Attack(shown, candidates).suspects([deployment.context.custody.version_key()]) == [TRUTH]
+    assert find_suspects(shown, candidates, guesses, [deployment.context.custody.version_key()]) == [TRUTH]
 
 
 @pytest.mark.prove
@@ -149,7 +134,7 @@ def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
     careless = build(tmp_path, RACES[TRUTH])
     careless.run(*TO_DRAW, checks=True)
     monkeypatch.undo()
-    assert Attack(hashes_shown(careless), candidates).suspects([None]) == [TRUTH]
+    assert find_suspects(hashes_shown(careless), candidates, guesses, [None]) == [TRUTH]
 
 
 @pytest.mark.prove
@@ -204,26 +189,6 @@ def test_with_the_custody_itself_he_tells_them_apart(
 BEFORE_THE_DRAW = ("cef", "truncated_join", "counts", "charge", "plan")
 
 
-def said_before_the_draw(deployment: PHSafeDeployment) -> list[str]:
-    """The output of the stages up to the charge, and of their checks, with hashes and runs blotted out."""
-    said, runs = list[str](), "|".join(run.run_id for run in deployment.instance.get_runs())
-    for stage in BEFORE_THE_DRAW:
-        event = deployment.instance.get_latest_materialization_event(deployment.key(stage))
-        assert event
-        assert event.asset_materialization
-        said += [f"{stage}: {name}: {value.value}" for name, value in event.asset_materialization.metadata.items()]
-    for run in deployment.instance.get_runs():
-        for record in deployment.instance.all_logs(run.run_id):
-            if record.dagster_event and record.dagster_event.event_type_value == "ASSET_CHECK_EVALUATION":
-                check = record.dagster_event.asset_check_evaluation_data
-                figures = {name: value.value for name, value in check.metadata.items()}
-                said.append(f"{check.check_name}: {check.passed} {check.description} {figures}")
-    for table in ("charge", "counts_version", "parameters", "planning"):
-        with deployment.opened() as connection:
-            said.append(f"{table}: {connection.execute(f'FROM {table}').fetchall()}")
-    return [HEX.sub("…", re.sub(runs, "…", text)).replace(str(deployment.root), "") for text in said]
-
-
 def other_records() -> Files:
     """Another census of the same size and states."""
     return census(seed=7)
@@ -236,7 +201,7 @@ def test_nothing_that_is_shown_before_the_draw_depends_on_the_records(tmp_path: 
     for number, files in enumerate((census(), other_records())):
         deployment = phsafe_deployment(tmp_path / str(number), files=files, runs=FEW)
         deployment.run(*TO_COUNTS, "charge", "plan", checks=True)
-        shown.append(said_before_the_draw(deployment))
+        shown.append(read_outputs(deployment, BEFORE_THE_DRAW))
     assert len(shown[0]) > 30
     assert shown[0] == shown[1]
 
