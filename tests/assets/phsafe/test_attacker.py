@@ -21,10 +21,11 @@ from assets.phsafe.counts import JOINED, REPORT
 from assets.phsafe.release import PHSafeRelease
 from resources.custody import canonicalize
 from resources.statements import Zone
-from resources.warehouse import Session
 from tests.attacker import (
     GUESSED_KEYS,
+    OF_CONTENT,
     find_suspects,
+    forget_keys,
     hashes_shown,
     in_the_open,
     kept_by_dagster,
@@ -129,8 +130,7 @@ def test_with_the_custodys_key_the_very_same_search_finds_the_record(
 def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
     candidates: list[PHSafeDeployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keyed = Session.content_version
-    monkeypatch.setattr(Session, "content_version", lambda self, tables, key=None: keyed(self, tables))
+    forget_keys(monkeypatch, OF_CONTENT)
     careless = build(tmp_path, RACES[TRUTH])
     careless.run(*TO_DRAW, checks=True)
     monkeypatch.undo()

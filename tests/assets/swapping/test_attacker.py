@@ -29,6 +29,8 @@ from resources.custody import Custody, canonicalize
 from resources.statements import Zone
 from tests.attacker import (
     GUESSED_KEYS,
+    OF_CONTENT,
+    forget_keys,
     hashes_shown,
     in_the_open,
     kept_by_dagster,
@@ -160,10 +162,7 @@ def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
     if forgotten == "version_key":
         monkeypatch.setattr(Custody, "version_key", lambda self: b"")
     else:
-        from resources.warehouse import Session
-
-        keyed = Session.content_version
-        monkeypatch.setattr(Session, "content_version", lambda self, tables, key=None: keyed(self, tables))
+        forget_keys(monkeypatch, OF_CONTENT)
     careless = build(tmp_path, [*KNOWN, TRUTH])
     careless.context.custody.establish()
     careless.run(*TO_PUBLICATION, checks=True)

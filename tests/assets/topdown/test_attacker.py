@@ -27,7 +27,9 @@ from resources.statements import Zone
 from resources.warehouse import Session
 from tests.attacker import (
     GUESSED_KEYS,
+    OF_CONTENT,
     find_suspects,
+    forget_keys,
     hashes_shown,
     in_the_open,
     kept_by_dagster,
@@ -165,14 +167,12 @@ def test_with_the_custodys_key_the_very_same_search_finds_the_record(
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("versions", [("content_sums", "version_of_sums"), ("sorted_version",)])
+@pytest.mark.parametrize("versions", [OF_CONTENT, ("sorted_version",)])
 def test_in_a_deployment_that_forgot_a_key_the_attacker_finds_the_record(
     versions: Sequence[str], candidates: list[TopDownDeployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the CEF, or of the histograms alone."""
-    for version in versions:
-        keyed = getattr(Session, version)
-        monkeypatch.setattr(Session, version, lambda self, tables, key=None, keyed=keyed: keyed(self, tables))
+    forget_keys(monkeypatch, versions)
     careless = build(tmp_path, guessed(RACES[TRUTH]))
     careless.run(*TO_CHARGE, checks=True)
     monkeypatch.undo()
