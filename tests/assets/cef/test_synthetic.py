@@ -36,7 +36,7 @@ def population(households: int = 3000, *states: str, seed: int = 7) -> Synthetic
     return SyntheticPopulation(seed=seed, households=households, states=list(states or ("01", "02")))
 
 
-def made(folder: Path, of: SyntheticPopulation, threads: int = 0) -> tuple[str, pd.DataFrame, pd.DataFrame]:
+def make_census(folder: Path, of: SyntheticPopulation, threads: int = 0) -> tuple[str, pd.DataFrame, pd.DataFrame]:
     """Data version, units and persons of a synthetic census, written directly and checked against the rules."""
     declaration = synthetic_census(of, name="made_up", cap=1)
     warehouse = Warehouse(folder=str(folder / f"warehouse{threads}"), threads=threads)
@@ -54,7 +54,7 @@ def made(folder: Path, of: SyntheticPopulation, threads: int = 0) -> tuple[str, 
 @pytest.fixture(scope="module")
 def census(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Units and persons of sixty thousand households in four states."""
-    _, units, persons = made(tmp_path_factory.mktemp("census"), population(60_000, "01", "02", "36", "48"))
+    _, units, persons = make_census(tmp_path_factory.mktemp("census"), population(60_000, "01", "02", "36", "48"))
     return units, persons
 
 
@@ -65,7 +65,7 @@ def census(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.D
     [(1, ["11"]), (1, ["72"]), (2, ["01", "02"]), (3, ["02", "56", "72"]), (700, ["06"]), (1500, list(STATES))],
 )
 def test_a_census_of_any_size_follows_every_rule(tmp_path: Path, households: int, states: list[str]) -> None:
-    _, units, persons = made(tmp_path, population(households, *states))
+    _, units, persons = make_census(tmp_path, population(households, *states))
     occupied = units[units["HHT"] != "0"]
     assert len(occupied) == households
     assert set(occupied["TABBLKST"]) == set(states), "every state has a household"
@@ -75,13 +75,15 @@ def test_a_census_of_any_size_follows_every_rule(tmp_path: Path, households: int
 
 @pytest.mark.prove
 def test_the_same_parameters_give_the_same_census_on_any_number_of_threads(tmp_path: Path) -> None:
-    versions = {made(tmp_path, population(20_000), threads=threads)[0] for threads in (1, 2, 4)}
+    versions = {make_census(tmp_path, population(20_000), threads=threads)[0] for threads in (1, 2, 4)}
     assert len(versions) == 1
 
 
 def test_a_census_never_changes(tmp_path: Path) -> None:
     """Figures of a run. If they change, increase `CODE_VERSION` of the CEF, as the same YAML gives other records."""
-    assert made(tmp_path, population(500))[0] == "ed085676fbee5d83f1243ff995c39bbe46ff0fd88dae63f238105fff86e9aac7"
+    assert (
+        make_census(tmp_path, population(500))[0] == "ed085676fbee5d83f1243ff995c39bbe46ff0fd88dae63f238105fff86e9aac7"
+    )
 
 
 @pytest.mark.prove
@@ -91,7 +93,7 @@ def test_blocks_vary_as_much_as_is_declared_and_nothing_else_changes(tmp_path: P
     between, households = [], []
     for percent in (0, 50, 100):
         of = population(3000, "01").model_copy(update={"varied_blocks": percent})
-        _, units, _ = made(tmp_path / str(percent), of)
+        _, units, _ = make_census(tmp_path / str(percent), of)
         occupied = units[units["HHT"] != "0"]
         group, block = (occupied[column] for column in ("TABBLKGRPCE", "TABBLK"))
         place = occupied["TABBLKCOU"] + occupied["TABTRACTCE"] + group
@@ -106,8 +108,8 @@ def test_blocks_vary_as_much_as_is_declared_and_nothing_else_changes(tmp_path: P
 
 @pytest.mark.prove
 def test_another_seed_gives_another_census_of_the_same_size(tmp_path: Path) -> None:
-    one, units, _ = made(tmp_path, population(2000))
-    other, other_units, _ = made(tmp_path, population(2000, seed=8))
+    one, units, _ = make_census(tmp_path, population(2000))
+    other, other_units, _ = make_census(tmp_path, population(2000, seed=8))
     assert one != other
     assert len(units) == len(other_units)
     assert (units["FINAL_POP"].to_numpy() != other_units["FINAL_POP"].to_numpy()).mean() > 0.5
@@ -250,7 +252,7 @@ def test_geography_is_nested_down_to_blocks(census: tuple[pd.DataFrame, pd.DataF
 @pytest.mark.prove
 def test_the_asset_gives_the_same_census_as_writing_it_directly(tmp_path: Path) -> None:
     declaration = synthetic_census(population(), name="made_up", cap=1)
-    straight, _, _ = made(tmp_path, population())
+    straight, _, _ = make_census(tmp_path, population())
     with Warehouse(folder=str(tmp_path / "other")).session(writes=Zone.CONFIDENTIAL) as session:
         ingest(session, declaration, tmp_path, VERSION_KEY)
         assert session.content_version(declaration.cef_tables()) == straight
@@ -314,7 +316,7 @@ def test_impossible_parameters_are_refused(parameters: dict[str, Any], complaint
 @pytest.mark.prove
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_a_sample_read_back_from_its_files_is_the_same_census(tmp_path: Path, file_format: str) -> None:
-    made_from, _, _ = made(tmp_path, population())
+    made_from, _, _ = make_census(tmp_path, population())
     arguments = ["--households", "3000", "--states", "01", "02", "--seed", "7", "--format", file_format]
     main([str(tmp_path / "sample"), *arguments])
     declaration = CensusDeclaration.model_validate(

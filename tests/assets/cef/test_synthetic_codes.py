@@ -22,7 +22,6 @@ from assets.cef.census import (
 from assets.cef.ingestion import ingest
 from assets.cef.sample import main
 from assets.cef.synthetic import RACE_CODES_2020, SyntheticPopulation, synthetic_census, write
-from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.safetab.counting import counts_recipe, regions_recipe
 from assets.safetab.lists import read_lists
 from assets.safetab.release import Counted
@@ -30,7 +29,7 @@ from mechanisms.races import RACE_COMBINATIONS, SIX_RACES
 from mechanisms.safetab.lists import RegionType
 from resources.statements import Zone
 from resources.warehouse import Warehouse
-from tests.assets.cef.test_synthetic import VERSION_KEY
+from tests.assets.cef.test_synthetic import VERSION_KEY, make_census
 from tests.assets.safetab.examples import counting_release
 
 LISTS = Path(__file__).parents[3] / "assets" / "safetab" / "lists"
@@ -41,21 +40,11 @@ STATES = ("01", "02", "36", "48")
 def made(
     folder: Path, households: int, *states: str, detailed_codes: bool = True, threads: int = 0
 ) -> tuple[str, pd.DataFrame, pd.DataFrame]:
-    """Data version, units and persons of a synthetic census, checked against the rules of the layout."""
+    """As `make_census`."""
     population = SyntheticPopulation(
         seed=7, households=households, states=list(states or STATES), detailed_codes=detailed_codes
     )
-    declaration = synthetic_census(population, name="made_up", cap=1)
-    warehouse = Warehouse(folder=str(folder / f"{detailed_codes}{threads}"), threads=threads)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-        write(session, declaration)
-        assert cef_problems(session, declaration) == []
-        assert structure_findings(structure_offenders(session, declaration)) == []
-        tables = [
-            session.arrow("cef/records", columns=list(records.stored), table=table).to_pandas()
-            for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True)
-        ]
-        return session.content_version(declaration.cef_tables()), tables[0], tables[1]
+    return make_census(folder / str(detailed_codes), population, threads)
 
 
 @pytest.fixture(scope="module")
