@@ -267,29 +267,40 @@ def _sort_keys(columns: Sequence[PublishedColumn]) -> list[tuple[str, str]]:
 
 def _write_rows(session: Session, folder: Path, published: PublishedTable, rows: int) -> Iterator[DataFile]:
     """Write a table as CSV and as Parquet. DuckDB sorts many rows on disk, so rows already in order are not sorted. Few
-    rows are sorted in less time than they take through Arrow, unless they have many columns. Rows with lists, up to one
-    batch, are sorted in less time than their groups are read one by one."""
-    is_batch = bool(published.numbers) and rows <= _ROWS_TOGETHER
-    is_large, is_wide = rows > _FEW_ROWS, len(published.columns) >= _MANY_COLUMNS and not is_batch
-    groups = _find_groups(session, published) if is_large or is_wide else None
+    rows are sorted in less time than they take through Arrow, unless they have many columns."""
     missing = _missing_marker(session, published)
     if published.numbers:
+        # Rows with lists, up to one batch, are sorted in less time than their groups are read one by one.
+        groups = _find_groups(session, published) if rows > _ROWS_TOGETHER else None
         yield from _write_numbers(session, folder, published, groups, rows, missing)
         return
-    markers: list[str | None] = [missing, None]
-    if groups and is_wide and (file := _write_integers(session, folder, published, groups, rows, missing)):
-        yield file
-        markers.remove(missing)
-    for marker in markers:
-        # Parquet row groups would end where the row groups of the storage end.
-        is_direct = groups == [_WHOLE] and marker is not None
-        order = () if groups and (is_large or is_direct) else _order_rows(session, published, rows)
-        with session.open_sibling() as reading:
-            source = published.source
-            if groups and not order and not is_direct:
-                columns = [column.name for column in published.columns]
-                source = session.register("rows", _read_groups(reading, published, groups, columns))
-            yield _write_file(session, folder, published, source, order, rows, marker)
+    is_large, is_wide = rows > _FEW_ROWS, len(published.columns) >= _MANY_COLUMNS
+    groups = _find_groups(session, published) if is_large or is_wide else None
+    in_order = groups if is_large else None
+    file = _write_integers(session, folder, published, groups, rows, missing) if groups and is_wide else None
+    if file is None and groups == [_WHOLE]:
+        file = _write_file(session, folder, published, published.source, (), rows, missing)
+    yield file or _write_in_order(session, folder, published, in_order, rows, missing)
+    # Parquet row groups of rows as stored would end where the row groups of the storage end.
+    yield _write_in_order(session, folder, published, in_order, rows, None)
+
+
+def _write_in_order(
+    session: Session,
+    folder: Path,
+    published: PublishedTable,
+    groups: Sequence[_Group] | None,
+    rows: int,
+    missing: str | None,
+) -> DataFile:
+    """Write the rows of a table as `_write_file`, group by group, or else sorted."""
+    if not groups:
+        order = _order_rows(session, published, rows)
+        return _write_file(session, folder, published, published.source, order, rows, missing)
+    with session.open_sibling() as reading:
+        columns = [column.name for column in published.columns]
+        source = session.register("rows", _read_groups(reading, published, groups, columns))
+        return _write_file(session, folder, published, source, (), rows, missing)
 
 
 def _read_groups(
