@@ -20,8 +20,9 @@ _JOINER = "\N{WORD JOINER}"
 
 def escape(text: Any) -> str:
     """A text that Streamlit shows literally, although it takes its texts for Markdown: a publication's text must
-    neither look like the page's own nor make the browser fetch a picture."""
-    return _MARKS.sub(r"\\\1", _REPLACED.sub(_JOINER, " ".join(show_line(str(text)).split())))
+    neither look like the page's own nor make the browser fetch a picture. No line breaks beside an equals sign."""
+    words = " ".join(show_line(str(text)).split()).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    return _MARKS.sub(r"\\\1", _REPLACED.sub(_JOINER, words))
 
 
 def distinguish(labels: Mapping[str, str]) -> dict[str, str]:
