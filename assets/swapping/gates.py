@@ -19,6 +19,7 @@ from assets.swapping.records import (
     cells_version,
     derive_stirring,
     holding_table,
+    number_of,
     read_contingency,
     stage_margins,
     stage_records,
@@ -120,8 +121,14 @@ def _check_multisets(session: Session, context: Context) -> list[str]:
     """Every stratum of the swapped data has the same multiset of swap values as in the CEF."""
     release = context.release
     columns = swap_variables(release)
-    original = session.stage("original", "gates/counts", records=stage_records(session, release), columns=columns)
+    original = _stage_original(session, release, columns)
     return count_problem(count_unequal(session, release.public(SWAPPED), original, columns), "differing cells")
+
+
+def _stage_original(session: Session, release: SwappingRelease, columns: Sequence[str]) -> Fragment:
+    """Count the records before the swap by some columns."""
+    names = {"records": stage_records(session, release), "number": number_of(release), "columns": columns}
+    return session.stage("original", "gates/counts", **names)
 
 
 def _check_count(session: Session, context: Context) -> list[str]:
@@ -153,7 +160,7 @@ def _check_exempt(session: Session, context: Context) -> list[str]:
     release = context.release
     (case,), values = bind_cases([Case(release.design.exempt, None, EXEMPT)])
     columns, conditions = [*release.design.holding, *release.design.swap], case["conditions"]
-    original = session.stage("original", "gates/counts", records=stage_records(session, release), columns=columns)
+    original = _stage_original(session, release, columns)
     before, after = (
         session.stage(name, "swapping/fitting", values, table=table, conditions=conditions)
         for name, table in (("before", original), ("after", release.public(SWAPPED)))

@@ -22,6 +22,7 @@ from assets.release.dataset import CEF
 from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables
 from assets.swapping.records import (
     COMPOSITIONS,
+    COUNTED,
     HOLDING,
     HOLDING_VALUES,
     RECORDS,
@@ -36,6 +37,7 @@ from assets.swapping.records import (
 )
 from assets.swapping.release import MOST_HOLDING_VALUES, SwappingRelease
 from mechanisms.refusal import RefusedError
+from resources.custody import Custody
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
@@ -81,9 +83,10 @@ def build_invariants(release: SwappingRelease, description: str) -> dg.AssetsDef
         "invariants",
         StageKind.INVARIANTS,
         description,
-        [CEF],
+        [COUNTED if release.is_counted_in_parts else CEF],
         lambda session: {},
         metadata=describe,
+        prepare=lambda session, custody: _require_current_counts(session, release, custody),
         finish=lambda session, custody: write_invariants(session, release, release.version_key(custody)),
         version=lambda session, _, custody: session.content_version(tables),
         sealed=tables,
@@ -136,6 +139,12 @@ def _holding_values_recipe(session: Session, release: SwappingRelease, swapping:
         "held": list(variables),
     }
     return "swapping/holding_values", {"combinations": design.combinations}, names
+
+
+def _require_current_counts(session: Session, release: SwappingRelease, custody: Custody) -> None:
+    """If records are counted in partitions, raise SealError unless their counts are those of the current records."""
+    if release.is_counted_in_parts:
+        release.require_sealed(session, custody, COUNTED, [release.confidential(COUNTED)])
 
 
 def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import lineage
+from assets.measurement.parts import PartCounts
 from assets.release.columns import describe_columns
 from assets.release.dataset import CEF
 from assets.release.draw import Draw
@@ -15,6 +16,7 @@ from assets.release.gate import Gate
 from assets.release.method import CHARGE, Fact, Method, release_hook, statement_hook
 from assets.release.plan import Plan, PlanRequest
 from assets.release.published import PublishedTable, describe_published
+from assets.swapping.counting import build_counts_by_value, counts_gate, find_parts
 from assets.swapping.draw import (
     MECHANISM,
     SWAPPED,
@@ -28,6 +30,7 @@ from assets.swapping.draw import (
 from assets.swapping.gates import swapping_gates
 from assets.swapping.invariants import build_invariants, invariant_tables, require_few_stored
 from assets.swapping.plan import rate_for, swapping_plan
+from assets.swapping.records import COUNTED
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import describe_charge, describe_draw, describe_invariants, swapping_statement
 from assets.swapping.tables import describe_tables, preview_products, published_tables, require_readable, table_recipes
@@ -48,7 +51,6 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     mechanism = MECHANISM
     version = permutation.VERSION
     keeps_verdicts = True
-    draw_follows = (CEF, "invariants")
     draw_stage = "swapped"
     drawn_table = SWAPPED
     drawn_words = "swapped data"
@@ -62,7 +64,19 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     def stages(self) -> Sequence[str]:
         if self.release.declaration.withheld:
             return ("invariants", "swapped")
-        return ("invariants", CHARGE, "swapped", TABLES)
+        counted = (COUNTED,) if self.part_counts else ()
+        return (*counted, "invariants", CHARGE, "swapped", TABLES)
+
+    @property
+    def draw_follows(self) -> Sequence[str]:  # type: ignore[override]
+        return (COUNTED if self.part_counts else CEF, "invariants")
+
+    @property
+    def part_counts(self) -> PartCounts[SwappingRelease] | None:
+        return find_parts(self.release)
+
+    def assets_of_parts(self) -> Sequence[dg.AssetsDefinition]:
+        return [self.part_counts.build(self)] if self.part_counts else []
 
     @property
     def drawn_columns(self) -> Mapping[str, str]:
@@ -87,6 +101,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         if release.declaration.withheld:
             return [build_strata(release), build_withheld(release)]
         return [
+            *([build_counts_by_value(release, self.part_counts)] if self.part_counts else []),
             build_invariants(release, describe_invariants(release)),
             build_tables(
                 release,
@@ -101,7 +116,10 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         ]
 
     def own_gates(self) -> Sequence[Gate[SwappingRelease]]:
-        return withheld_gates(self.release) if self.release.declaration.withheld else swapping_gates(self.release)
+        if self.release.declaration.withheld:
+            return withheld_gates(self.release)
+        counted = [counts_gate(self.release, self.part_counts)] if self.part_counts else []
+        return [*counted, *swapping_gates(self.release)]
 
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
         return {"invariants": invariant_tables(self.release)}

@@ -29,11 +29,33 @@ HOLDING, SWAPPING, COMPOSITIONS, RECORDS = "invariant_holding", "invariant_swap"
 HOLDING_VALUES = "holding_values"
 """All combinations of holding values that records may have after noise; they follow from the declared domains."""
 
+COUNTED = "counts"
+"""The confidential table of the records by their values, which is stored if the dataset has partitions."""
+
 CEF_CHANGED = "{release}: the CEF has changed since the invariants were computed; materialize them again"
 
 
+_NUMBER = SQL("swapping/number", "SELECT {{ number }} FROM {{ records }}")
+
+SINGLE, BY_VALUES = Fragment("count(*)"), Fragment("sum(count)::BIGINT")
+"""The number of records in rows: one for each row, or the sum of the column `count`."""
+
+
 def stage_records(session: Session, release: SwappingRelease) -> Fragment | Table:
-    """Stage the records to be swapped: their variables and, for units with persons, their `composition`."""
+    """The records to be swapped, with the columns of `stage_single_records`; if they are counted in partitions, a row
+    for each combination of values, with its `count`. `number_of` counts records."""
+    if release.is_counted_in_parts:
+        return release.confidential(COUNTED)
+    return stage_single_records(session, release)
+
+
+def number_of(release: SwappingRelease) -> Fragment:
+    """The number of records in rows of `stage_records`."""
+    return BY_VALUES if release.is_counted_in_parts else SINGLE
+
+
+def stage_single_records(session: Session, release: SwappingRelease) -> Fragment | Table:
+    """Stage the records to be swapped one by one: their variables and, for units with persons, their `composition`."""
     dataset, (units, *others) = release.dataset, release.dataset.cef_tables()
     if dataset.persons is None or not (release.swaps_persons or release.has_persons_following):
         return units
@@ -61,6 +83,11 @@ def swap_variables(release: SwappingRelease) -> list[str]:
     return [*release.design.fixed, *release.design.swap]
 
 
+def list_variables(release: SwappingRelease) -> list[str]:
+    """All variables of a record, each once."""
+    return list(dict.fromkeys([*holding_variables(release), *swap_variables(release)]))
+
+
 def holding_table(release: SwappingRelease) -> Table:
     """The table that numbers holding values: their margin, or with noise all combinations that records may get."""
     return release.public(HOLDING_VALUES if release.design.noise else HOLDING)
@@ -73,7 +100,7 @@ def stage_margins(session: Session, release: SwappingRelease, records: Fragment 
     if not release.design.noise:
         codes = {HOLDING: ("holding_code", holding_variables(release)), **codes}
     for table, (code, variables) in codes.items():
-        names = {"records": records, "code": code, "match": match, "variables": variables}
+        names = {"records": records, "number": number_of(release), "code": code, "match": match, "variables": variables}
         margins[table] = session.stage(f"margin_of_{table}", "swapping/margin", **names)
     return margins
 
@@ -96,10 +123,10 @@ def read_contingency(
     Raises StaleInputError if a record has values that do not occur in the margins.
     """
     names = codebooks(release) | dict(margins)
-    variables = list(dict.fromkeys([*names["holding_variables"], *names["swap_variables"]]))
-    cells = session.arrow("swapping/cells", records=records, variables=variables, **names)
+    counted = {"records": records, "number": number_of(release)}
+    cells = session.arrow("swapping/cells", variables=list_variables(release), **counted, **names)
     holding, swap, count = (column.to_numpy() for column in cells.itercolumns())
-    if session.row("warehouse/count", table=records) != (count.sum(),):
+    if session.row(_NUMBER, **counted) != (count.sum(),):
         raise StaleInputError(CEF_CHANGED.format(release=release.schema))
     strata = session.arrow(_STRATA_BY_CODE, holding=names["holding"])["stratum"].to_numpy()
     return Contingency(strata[holding], holding, swap, count)

@@ -129,6 +129,11 @@ class SwappingRelease(Release):
             self.refuse(f"experiment: there is no product {experiment.product}")
 
     @property
+    def is_counted_in_parts(self) -> bool:
+        """Whether the stages read counts of the records by their values, added up from the dataset's partitions."""
+        return bool(self.dataset.partitions) and not self.declaration.withheld
+
+    @property
     def swaps_persons(self) -> bool:
         """Whether the swapped records are the persons of a dataset that has units with persons."""
         return self.dataset.persons is not None and self.design.unit != self.dataset.record_name

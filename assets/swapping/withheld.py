@@ -28,6 +28,7 @@ from assets.swapping.draw import stage_decoded
 from assets.swapping.invariants import require_few_alone
 from assets.swapping.records import (
     HOLDING,
+    SINGLE,
     SWAPPING,
     cells_version,
     read_contingency,
@@ -160,8 +161,9 @@ def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
         """The swapped records have the margins of the CEF."""
         records, withheld = stage_records(session, release), release.confidential(WITHHELD)
         for columns in (list(release.design.holding), swap_variables(release)):
-            before = session.stage("before", "gates/counts", records=records, columns=columns)
-            after = session.stage("after", "gates/counts", records=withheld, columns=columns)
+            names = {"columns": columns, "number": SINGLE}
+            before = session.stage("before", "gates/counts", records=records, **names)
+            after = session.stage("after", "gates/counts", records=withheld, **names)
             yield from count_problem(count_unequal(session, after, before, columns), "cells of a margin that differ")
 
     def check_draw(session: Session, context: ReleaseContext[Any]) -> list[str]:

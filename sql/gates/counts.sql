@@ -1,1 +1,1 @@
-SELECT {{ columns | ids }}, count(*) AS count FROM {{ records }} GROUP BY ALL
+SELECT {{ columns | ids }}, {{ number }} AS count FROM {{ records }} GROUP BY ALL

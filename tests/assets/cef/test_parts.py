@@ -143,7 +143,7 @@ def test_what_is_made_of_partitions_is_what_is_made_of_one_file(
     parted = parted_deployment(tmp_path / "village")
     read_one(parted, "S")
     assert read == ["village__parts__S"]
-    parted.run(*TO_PUBLICATION, *SHOWN)
+    parted.run(*TO_PUBLICATION, "counts", *SHOWN)
     assert read == ["village__parts__S", "village__parts__n"]
     assert data_files(parted) == data_files(plain) != {}
     assert [entry.draw_id for entry in parted.ledger] == [entry.draw_id for entry in plain.ledger]
@@ -183,7 +183,7 @@ def test_in_a_lake_partitions_are_put_together_too(
 @pytest.fixture
 def parted(tmp_path: Path) -> Deployment[Any]:
     made = parted_deployment(tmp_path / "village")
-    made.reach("cef", "invariants", "charge")
+    made.reach("cef", "counts", "invariants", "charge")
     return made
 
 
@@ -271,7 +271,7 @@ def test_a_key_may_change_between_upper_and_lower_case(parted: Deployment[Any], 
     another name of their partition, so that they could be charged to another population."""
     rows, known = in_parts(households()), read_published(parted)
     again = parted_deployment(tmp_path / "village", {"N": rows["n"], "S": rows["S"]})
-    again.run("cef", "invariants", "charge")
+    again.run("cef", "counts", "invariants", "charge")
     assert find_problems(again) == []
     assert read_published(again) == known
 
@@ -356,10 +356,10 @@ def test_partitions_can_be_declared_and_left_out_at_any_time(tmp_path: Path) -> 
     whole = small_deployment(root, persons=True)
     whole.run("cef", "invariants", "charge")
     parted = parted_deployment(root)
-    parted.run("cef", "invariants", "charge")
+    parted.run("cef", "counts", "invariants", "charge")
     assert schemas(parted) == {"village__parts__n", "village__parts__S"}
     other = parted_deployment(root, {"all": households()})
-    other.run("cef", "invariants", "charge")
+    other.run("cef", "counts", "invariants", "charge")
     assert schemas(other) == {"village__parts__all"}
     again = small_deployment(root, persons=True)
     again.run("cef", "invariants", "charge")
@@ -449,6 +449,11 @@ def hypercube(root: Path, *parts: str, tested: int = 0, count: int = 120) -> Dep
     return deploy(root, declared, releases.pop(tested), *releases)
 
 
+def swapping(root: Path, *parts: str) -> Deployment[Any]:
+    """Households and their persons, of which some are alike in both partitions."""
+    return parted_deployment(root) if parts else small_deployment(root, persons=True)
+
+
 COUNTED: dict[str, Callable[..., Deployment[Any]]] = {
     "SafeTab-P": safetab,
     "hypercube": hypercube,
@@ -457,6 +462,7 @@ COUNTED: dict[str, Callable[..., Deployment[Any]]] = {
     "TopDown": topdown,
     "quantiles": partial(hypercube, tested=1),
     "moments": partial(hypercube, tested=2),
+    "swapping": swapping,
 }
 
 
@@ -502,7 +508,7 @@ def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counte
     assert find_leaks(nodes, parted.key(PUBLICATION)) == []
     assert nodes[parted.key(name).to_user_string()].tags[ZONE] == Zone.CONFIDENTIAL
     job = parted.definitions.get_repository_def().get_job(parted.release.schema)
-    keys, stage = {key.path[-1] for key in job.asset_layer.executable_asset_keys}, parted.context.method.counts_stage
+    keys, stage = {key.path[-1] for key in job.asset_layer.executable_asset_keys}, parted.context.method.part_counts.stage
     assert (job.partitions_def, keys & {name, stage, "cef_of_parts"}) == (None, {stage})
     # Anyone who can launch runs can give a run any partition; a fault of the code would not name it.
     job = parted.definitions.get_repository_def().get_job(f"cef__{parted.release.dataset.name}")
