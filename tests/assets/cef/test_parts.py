@@ -449,9 +449,9 @@ def hypercube(root: Path, *parts: str, tested: int = 0, count: int = 120) -> Dep
     return deploy(root, declared, releases.pop(tested), *releases)
 
 
-def swapping(root: Path, *parts: str) -> Deployment[Any]:
+def swapping(root: Path, *parts: str, **changes: Any) -> Deployment[Any]:
     """Households and their persons, of which some are alike in both partitions."""
-    return parted_deployment(root) if parts else small_deployment(root, persons=True)
+    return parted_deployment(root, **changes) if parts else small_deployment(root, persons=True, **changes)
 
 
 COUNTED: dict[str, Callable[..., Deployment[Any]]] = {
@@ -463,6 +463,14 @@ COUNTED: dict[str, Callable[..., Deployment[Any]]] = {
     "quantiles": partial(hypercube, tested=1),
     "moments": partial(hypercube, tested=2),
     "swapping": swapping,
+    "swapping of persons": partial(swapping, unit="person", products=[]),
+    "swapping of units": partial(swapping, variables=["region", "county", "size"], exempt={"size": [4]}, products=[]),
+    "noise before a swap": partial(swapping, noise_before={"tenure": "9/10"}, variables=["tenure"], products=[]),
+    "two stirs": partial(
+        swapping,
+        second_stir={"match": ["region"], "swap_rate": "1/3"},
+        swap_rate={"by": [{"when": {"size": [1, 2]}, "rate": "1/2"}, {"rate": "9/10"}]},
+    ),
 }
 
 
@@ -508,7 +516,10 @@ def test_counts_of_partitions_add_up_to_those_of_one_file(tmp_path: Path, counte
     assert find_leaks(nodes, parted.key(PUBLICATION)) == []
     assert nodes[parted.key(name).to_user_string()].tags[ZONE] == Zone.CONFIDENTIAL
     job = parted.definitions.get_repository_def().get_job(parted.release.schema)
-    keys, stage = {key.path[-1] for key in job.asset_layer.executable_asset_keys}, parted.context.method.part_counts.stage
+    keys, stage = (
+        {key.path[-1] for key in job.asset_layer.executable_asset_keys},
+        parted.context.method.part_counts.stage,
+    )
     assert (job.partitions_def, keys & {name, stage, "cef_of_parts"}) == (None, {stage})
     # Anyone who can launch runs can give a run any partition; a fault of the code would not name it.
     job = parted.definitions.get_repository_def().get_job(f"cef__{parted.release.dataset.name}")

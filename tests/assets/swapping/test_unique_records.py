@@ -29,7 +29,7 @@ from assets.swapping import withheld
 from assets.swapping.draw import read_inputs
 from assets.swapping.gates import swapping_gates
 from assets.swapping.invariants import UniqueRecords, UniqueRecordsError, count_strata, count_unique, percent
-from assets.swapping.records import HOLDING, SWAPPING
+from assets.swapping.records import HOLDING, SINGLE, SWAPPING
 from assets.swapping.release import SwappingRelease
 from resources.custody import Custody
 from resources.statements import SQL_FOLDER, Zone
@@ -66,7 +66,13 @@ def unique_by_statements(records: Sequence[Record], match: str = "m") -> tuple[U
         source = session.register("source", pa.table(columns))
         margins = [
             session.stage(
-                code, "swapping/margin", records=source, code=code, match=[match], variables=[match, variable]
+                code,
+                "swapping/margin",
+                records=source,
+                number=SINGLE,
+                code=code,
+                match=[match],
+                variables=[match, variable],
             )
             for code, variable in (("holding_code", "h"), ("swap_code", "s"))
         ]
