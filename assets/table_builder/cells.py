@@ -87,21 +87,30 @@ def added_recipe(session: Session, release: HypercubeRelease, counted: Mapping[s
 
 def _list_counts(session: Session, release: HypercubeRelease, exact: NDArray[np.int64]) -> Recipe:
     design = release.design
-    if outside := np.count_nonzero(exact[~release.possible]):
+    require_possible(release, exact != 0)
+    noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
+    reach = float(np.abs(exact).sum(dtype=np.float64)) + _DEVIATIONS * noise
+    if reach * float(release.grid_step) * PARTS_OF_ONE >= _LARGEST:
+        raise CountsError(
+            f"{release.schema}: the sums are too large to be published; declare smaller bounds or a larger budget"
+        )
+    values = [design.margin(exact, table).ravel()[release.possible_in(table)] for table in design.tables]
+    return store_in_order(session, list_cells(release), values)
+
+
+def require_possible(release: HypercubeRelease, occupied: NDArray[np.bool_]) -> None:
+    """Raise CountsError if structural zeros are among the occupied cells, a mask of the inner table's shape."""
+    if outside := np.count_nonzero(occupied & ~release.possible):
         raise CountsError(
             f"{release.schema}: structural_zeros: {outside:,} cells that are declared impossible have records; nothing "
             "was charged"
         )
-    noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
-    reach = float(np.abs(exact).sum(dtype=np.float64)) + _DEVIATIONS * noise
-    if reach * float(release.grid_step) * PARTS_OF_ONE >= _LARGEST:
-        raise CountsError(f"{release.schema}: the sums are too large to be published; declare smaller bounds")
-    values = [design.margin(exact, table).ravel()[release.possible_in(table)] for table in design.tables]
-    cells = list_cells(release)
-    counts = cells.add_column(0, "draw_order", pa.array(np.arange(len(cells)))).append_column(
-        "count", pa.array(np.concatenate(values))
-    )
-    return store_rows(session, "counted", counts)
+
+
+def store_in_order(session: Session, cells: pa.Table, values: Sequence[NDArray[np.int64]]) -> Recipe:
+    """The recipe of the exact counts of some cells, from consecutive values in the same order, that of the draw."""
+    numbered = cells.add_column(0, "draw_order", pa.array(np.arange(len(cells))))
+    return store_rows(session, "counted", numbered.append_column("count", pa.array(np.concatenate(values))))
 
 
 def add_up_cells(session: Session, release: HypercubeRelease, amount: Amount | None) -> NDArray[np.int64]:

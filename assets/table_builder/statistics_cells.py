@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from assets.measurement.grid import Query
 from assets.release.stage import store_rows
-from assets.table_builder.cells import CountsError, add_up_parts, describe_records, read_cells
+from assets.table_builder.cells import (
+    CountsError,
+    add_up_parts,
+    describe_records,
+    read_cells,
+    require_possible,
+    store_in_order,
+)
 from assets.table_builder.statistics import StatisticRelease
 from mechanisms.table_builder.choosing import FINEST, Chosen
 from mechanisms.table_builder.moments import Moments, Scale
@@ -52,25 +59,15 @@ def added_recipe(session: Session, release: StatisticRelease, counted: Mapping[s
 
 
 def _list_counts(session: Session, release: StatisticRelease, exact: list[NDArray[np.int64]]) -> Recipe:
-    possible = release.possible_in(release.design.inner)
-    impossible = np.ones(exact[0].shape[0], dtype=np.bool_)
-    impossible[possible] = False
-    if outside := np.count_nonzero(exact[0][impossible]):
-        raise CountsError(
-            f"{release.schema}: structural_zeros: {outside:,} cells that are declared impossible have records; nothing "
-            "was charged"
-        )
+    require_possible(release, np.any(exact[0].reshape(*release.possible.shape, -1) != 0, axis=-1))
     reach = max(np.abs(part).sum(dtype=np.float64) for part in exact)
     if isinstance(release.measured, Chosen):
         reach *= 2 * FINEST
-    if reach + _DEVIATIONS * max(part.deviation for part in release.parts) * len(possible) >= _LARGEST:
+    cells = release.cells_of(release.design.inner)
+    if reach + _DEVIATIONS * max(part.deviation for part in release.parts) * cells >= _LARGEST:
         raise CountsError(f"{release.schema}: the sums are too large to be measured; declare smaller bounds or steps")
-    numbers = list_numbers(release)
     values = [own[release.possible_in(part.table)].ravel() for part, own in zip(release.parts, exact, strict=True)]
-    counts = numbers.add_column(0, "draw_order", pa.array(np.arange(len(numbers)))).append_column(
-        "count", pa.array(np.concatenate(values))
-    )
-    return store_rows(session, "counted", counts)
+    return store_in_order(session, list_numbers(release), values)
 
 
 def add_up_numbers(session: Session, release: StatisticRelease) -> list[NDArray[np.int64]]:

@@ -37,6 +37,7 @@ from assets.table_builder.cells import CountsError, add_up_cells, counts_recipe
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import accuracy, hypercube_statement
+from assets.table_builder.statistics_cells import numbers_recipe
 from assets.table_builder.statistics_tables import published_statistic
 from assets.table_builder.tables import AFTER_A_SWAP, planned_tables, published_tables
 from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, PureLoss
@@ -166,6 +167,23 @@ def test_records_in_structural_zeros_are_refused_with_their_number_alone(counted
         counts_recipe(session, release)
     said = f"village__tables_zeros: structural_zeros: {len(avon)} cells that are declared impossible have records"
     assert str(refused.value) == f"{said}; nothing was charged"
+
+
+@pytest.mark.parametrize("statistic", [{"moments": ["size"]}, {"quantiles": {"size": {"bounds": [1, 9], "grid": 1}}}])
+def test_cells_of_statistics_in_structural_zeros_are_counted(counted: Deployed, statistic: Mapping[str, Any]) -> None:
+    """Wrong program: counts the numbers of these cells."""
+    zeros = [{"county": ["Avon"], "tenure": ["own", "rent"]}]
+    cube = {name: STATISTICS[name] for name in ("name", "variables", "epsilon")} | {
+        "structural_zeros": zeros,
+        **statistic,
+    }
+    (_, component) = hypercubes("village", cube)
+    release: Any = component.release(counted.release.dataset, counted.root / "published")
+    with (
+        counted.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session,
+        pytest.raises(CountsError, match="structural_zeros: 2 cells that are declared impossible"),
+    ):
+        numbers_recipe(session, release)
 
 
 def test_sums_that_published_tables_cannot_hold_are_refused_before_the_charge(counted: Deployed) -> None:
