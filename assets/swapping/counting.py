@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.measurement.parts import PartCounts, build_counted
+from assets.measurement.parts import PartCounts, build_counted, complete_parts
 from assets.release.columns import describe_columns
 from assets.release.dataset import CEF
 from assets.release.gate import Gate
@@ -17,6 +17,7 @@ from assets.release.stage import Recipes
 from assets.swapping.records import BY_VALUES, COUNTED, SINGLE, list_variables, stage_single_records
 from assets.swapping.release import SwappingRelease
 from assets.tabulation.asset import recipes_gate
+from resources.custody import Custody
 from resources.statements import Fragment, Zone
 from resources.warehouse import Recipe, Session
 
@@ -44,6 +45,14 @@ def _names(release: SwappingRelease, number: Fragment) -> dict[str, Any]:
 
 def counted_recipes(session: Session, release: SwappingRelease) -> Recipes:
     return {release.confidential(COUNTED): counted_recipe(session, release)}
+
+
+def drop_former_counts(session: Session, custody: Custody, release: SwappingRelease) -> None:
+    """Drop the counts that were stored while the dataset had partitions, unless it still has some."""
+    if not release.is_counted_in_parts:
+        complete_parts(session, custody, release, COUNTED, None)
+        for name in (COUNTED, f"{COUNTED}_seal"):
+            session.drop(release.confidential(name))
 
 
 def build_counts_by_value(release: SwappingRelease, parts: PartCounts[SwappingRelease]) -> dg.AssetsDefinition:

@@ -21,6 +21,7 @@ from assets.release.dataset import CEF
 from assets.release.method import Method
 from assets.release.release import DeclarationError
 from assets.release.stage import build_stage, release_stage, store_rows
+from assets.swapping.counting import drop_former_counts
 from assets.swapping.declaration import ExperimentDeclaration, SwappedProduct, name_products
 from assets.swapping.draw import SWAPPED, SwappingInputs, cells_table, decoding_names, stage_decoded
 from assets.swapping.invariants import count_strata
@@ -91,6 +92,8 @@ def build_utility(release: SwappingRelease) -> dg.AssetsDefinition:
         lambda session: {table: store_rows(session, "errors", _measure_errors(session, release))},
         metadata=describe,
         shown_if_synthetic=show_errors,
+        # No other stage writes the confidential zone.
+        prepare=lambda session, custody: drop_former_counts(session, custody, release),
         version=lambda session, tables, custody: session.content_version(tables, custody.version_key()),
         reads=[Zone.PUBLIC],
         kinds={"duckdb", "matplotlib"},

@@ -364,7 +364,10 @@ def test_partitions_can_be_declared_and_left_out_at_any_time(tmp_path: Path) -> 
     again = small_deployment(root, persons=True)
     again.run("cef", "invariants", "charge")
     assert schemas(again) == set()
-    assert [entry.kind for entry in again.ledger] == ["reserve"]
+    again.run("swapped", "utility")
+    with again.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert set(session.tables(Zone.CONFIDENTIAL, again.release.schema)) == {"utility"}
+    assert [entry.kind for entry in again.ledger] == ["reserve", "settle"]
     parted.run("cef")
     withdraw(parted.context.ledger, root / "published", "village", None, "A. Officer")
     assert schemas(parted) == set()
