@@ -182,7 +182,12 @@ def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other
     later.run(*counted)
     # The counts of the later records are to be taken for those of the earlier ones.
     shutil.copy(tmp_path / "earlier.duckdb", public)
-    later.run(*(stage for stage in counted if stage != "cef"))
+    stages = [stage for stage in counted if stage != "cef"]
+    if not later.run(*stages, raise_on_error=False, checks=False).success:
+        # A stage that reads the counts of another one refuses them, so that there is nothing to be taken.
+        assert "wrote from the current records and declaration" in later.refusal(*stages)
+        assert later.ledger == ()
+        return
     shutil.copy(public, tmp_path / "mixed.duckdb")
     of_records.build(root).run("cef")
     shutil.copy(tmp_path / "mixed.duckdb", public)
