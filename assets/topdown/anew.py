@@ -32,6 +32,7 @@ from mechanisms.topdown.estimation import estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits, limit_by_occupancy
 from mechanisms.topdown.information import (
     descend,
+    find_standard_errors,
     finish_root,
     inform_finest,
     prepare_sums,
@@ -286,7 +287,7 @@ def _list_rows(cells: Bounded) -> pa.Table:
         "geoid": pa.array(np.repeat(np.array(cells.codes, dtype=object), size), pa.string()),
         "cell": pa.array([cell.name for cell in cells.table.cells] * len(cells.codes)),
         "linear_estimate": cells.estimate.ravel(),
-        "standard_error": np.sqrt(np.maximum(cells.variance, 0.0)).ravel(),
+        "standard_error": find_standard_errors(cells.variance).ravel(),
         "linear_lower": cells.lower.ravel(),
         "linear_upper": cells.upper.ravel(),
     }

@@ -32,6 +32,7 @@ from mechanisms.topdown.design import (
 from mechanisms.topdown.estimation import Families, Measurement
 from mechanisms.topdown.feasibility import Limits, limit_by_occupancy, propagate
 from mechanisms.topdown.information import (
+    find_standard_errors,
     inform,
     prepare_sums,
     round_intervals,
@@ -323,6 +324,7 @@ def add_up_places(
         split, union = unions[table.schema.name]
         counted = np.array([cell.counted for cell in table.cells])
         (estimates,), (variances,) = sum_cells(prepare_sums(split, counted), union)
+        errors = find_standard_errors(variances)
         (lower,), (upper,) = round_intervals(estimates[None], variances[None], np.full((1, len(counted)), np.inf))
         counts = files.read(name.lower(), filters=[("geoid", "in", list(codes))])
         for number, cell in enumerate(table.cells):
@@ -333,7 +335,7 @@ def add_up_places(
                     "label": cell.label,
                     "estimate": sum(counts[cell.name].to_pylist()),
                     "linear_estimate": float(estimates[number]),
-                    "standard_error": float(np.sqrt(max(variances[number], 0.0))),
+                    "standard_error": float(errors[number]),
                     "linear_lower": int(lower[number]),
                     "linear_upper": int(upper[number]),
                 }

@@ -257,6 +257,13 @@ def round_intervals(estimate: Floats, variance: Floats, most: Floats) -> tuple[N
     return lower, upper
 
 
+def find_standard_errors(variance: Floats) -> Floats:
+    """The standard errors of linear estimates; 0 for counts that follow from invariants, whose computed variances are
+    rounding errors."""
+    errors = np.sqrt(np.maximum(variance, 0.0))
+    return np.where(QUANTILE * errors < _CERTAIN, 0.0, errors)
+
+
 def estimate_finest_cells(
     sums: CellSums, above: Information, most: NDArray[np.signedinteger], families: Families
 ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:

@@ -16,6 +16,7 @@ from mechanisms.topdown.feasibility import FREE
 from mechanisms.topdown.information import (
     covary_sums,
     estimate_finest_cells,
+    find_standard_errors,
     inform,
     prepare_sums,
     round_intervals,
@@ -320,6 +321,11 @@ def test_intervals_are_rounded_inwards_and_cut(
 ) -> None:
     lower, upper = round_intervals(np.array([estimate]), np.array([variance]), np.array([most]))
     assert (lower[0], upper[0]) == ends
+
+
+def test_counts_that_follow_from_invariants_have_no_standard_error() -> None:
+    """The least real variance is above 1/1000. Wrong program: the root of the computed variance, a rounding error."""
+    assert find_standard_errors(np.array([-1e-15, 0.0, 1.5e-13, 1e-3, 4.0])).tolist() == [0, 0, 0, np.sqrt(1e-3), 2]
 
 
 @pytest.mark.parametrize(
