@@ -14,6 +14,7 @@ from assets.topdown.release import PLACES as PLACES_INPUT
 from assets.topdown.release import TopDownRelease
 from assets.topdown.tables import ATTRIBUTE_WORDS
 from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.sampling.quantiles import QUANTILE, margin_of_error
 from mechanisms.topdown.allocation import Allocation
 from mechanisms.topdown.design import (
     GROUP_QUARTERS,
@@ -40,9 +41,6 @@ PAPERS = (
 LEANING, GAIN = "Lean on housing units", "Gain of full estimation"
 """The labels of parameters."""
 
-Z = 1.645
-"""The 95% quantile of the normal distribution."""
-
 _BOUNDS = {
     GROUP_QUARTERS: "persons in group quarters of a type: between 1 and 99,999 in each facility, none without a "
     "facility",
@@ -60,7 +58,7 @@ def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: s
         method=PROSE("method"),
         parameters=_parameters(release),
         loss_source=PROSE("loss source"),
-        accuracy=accuracy(release),
+        accuracy=describe_accuracy(release.design, PROSE, query_words),
         data_versions=(
             DataVersion("exact histograms", inputs.versions[COUNTS], keyed=True),
             DataVersion("spine and invariants", inputs.versions[PLACES_INPUT], keyed=True),
@@ -84,29 +82,28 @@ def equivalents(release: TopDownRelease) -> Iterator[Equivalent]:
         yield Equivalent(of, loss, source)
 
 
-def accuracy(release: TopDownRelease) -> Accuracy:
-    """The standard deviation of the noise of each query at each level, before estimation."""
-    rows = []
-    for measured in release.design.measured:
-        deviation = float(measured.noise.exact_variance) ** 0.5
-        margin = math.ceil(Z * deviation * 100) / 100
-        query = query_words(measured.query)
+def describe_accuracy(
+    design: TopDownDesign | DHCDesign, prose: Prose, query_in_words: Callable[[str], str]
+) -> Accuracy:
+    """The standard deviation of the noise of each query at each level, before estimation, and its 90% margin: the least
+    that at least 90% of the noise is within."""
+    rows, shown = [], []
+    for measured in design.measured:
+        deviation, margin = float(measured.noise.exact_variance) ** 0.5, math.ceil(margin_of_error(measured.noise))
+        query = query_in_words(measured.query)
         rows.append((measured.histogram, words(measured.level), query, round(deviation, 2), margin))
-    coarse, fine = release.levels[0], release.finest
-    shown = []
-    for level in (coarse, fine):
+    for level in (design.levels[0], design.levels[-1]):
         # The variance of the number of persons in a place, from the query with the least noise.
         variances = (
             measured.marginal.size * measured.noise.exact_variance
-            for measured in release.design.measured_at(PERSONS.name, level)
+            for measured in design.measured_at(PERSONS.name, level)
         )
-        margin = math.ceil(Z * math.sqrt(min(variances)))
-        shown.append(f"±{margin:,} at the level of the {words(level)}")
+        shown.append(f"±{math.ceil(QUANTILE * math.sqrt(min(variances))):,} at the level of the {words(level)}")
     return Accuracy(
-        summary=PROSE("accuracy", margins=shown),
+        summary=prose("accuracy", margins=shown),
         columns=("Counted", "Level", "By", "σ of the noise", "90% margin (±)"),
         rows=tuple(rows),
-        note=PROSE("accuracy, note"),
+        note=prose("accuracy, note"),
     )
 
 

@@ -1,18 +1,16 @@
 """The part of a certificate that is specific to the DHC: figures, with the texts of `statement.md`."""
 
-import math
 from collections.abc import Iterator
 
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
 from assets.release.prose import Prose
-from assets.release.statement import Accuracy, DataVersion, Equivalent, Parameter, Statement
+from assets.release.statement import DataVersion, Equivalent, Parameter, Statement
 from assets.topdown.dhc.release import DHCRelease
 from assets.topdown.release import PLACES
-from assets.topdown.statement import PAPERS, Z, describe_shares, query_words
+from assets.topdown.statement import PAPERS, describe_accuracy, describe_shares, query_words
 from mechanisms.topdown.design import words
 from mechanisms.topdown.dhc.design import MECHANISM, SCHEMAS, VERSION, DHCDesign
-from mechanisms.topdown.dhc.persons import PERSONS
 
 PROSE = Prose(__file__)
 
@@ -72,7 +70,7 @@ def dhc_statement(release: DHCRelease, inputs: Inputs, output_version: str) -> S
         method=PROSE("method"),
         parameters=_parameters(release),
         loss_source=PROSE("loss source"),
-        accuracy=_describe_accuracy(release),
+        accuracy=describe_accuracy(release.design, PROSE, _query_words),
         data_versions=(
             DataVersion("exact histograms", inputs.versions[COUNTS], keyed=True),
             DataVersion("spine, facilities and redistricting data", inputs.versions[PLACES], keyed=True),
@@ -109,29 +107,6 @@ def _list_equivalents(release: DHCRelease) -> Iterator[Equivalent]:
         "The same, each histogram counted once, as the 2020 Census states it (15.29 there)",
         design.once + before.one_unit,
         "Bailie, Gong and Meng, Table 3",
-    )
-
-
-def _describe_accuracy(release: DHCRelease) -> Accuracy:
-    """The standard deviation of the noise of each query at each level, before estimation."""
-    rows = []
-    for measured in release.design.measured:
-        deviation = float(measured.noise.exact_variance) ** 0.5
-        margin = math.ceil(Z * deviation * 100) / 100
-        query = _query_words(measured.query)
-        rows.append((measured.histogram, words(measured.level), query, round(deviation, 2), margin))
-    shown = []
-    for level in (release.levels[0], release.finest):
-        variances = (
-            measured.marginal.size * measured.noise.exact_variance
-            for measured in release.design.measured_at(PERSONS.name, level)
-        )
-        shown.append(f"±{math.ceil(Z * math.sqrt(min(variances))):,} at the level of the {words(level)}")
-    return Accuracy(
-        summary=PROSE("accuracy", margins=shown),
-        columns=("Counted", "Level", "By", "σ of the noise", "90% margin (±)"),
-        rows=tuple(rows),
-        note=PROSE("accuracy, note"),
     )
 
 

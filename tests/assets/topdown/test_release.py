@@ -8,6 +8,7 @@ The quick suite has the production release, the deep one all of them.
 """
 
 import json
+import math
 import re
 import shutil
 from collections import Counter, defaultdict
@@ -747,6 +748,15 @@ def test_the_certificate_states_every_share(published: Case) -> None:
             assert len(parts) == len(stated["value"])
             found = dict(text.split(": ") for text in parts)
             assert {query: Fraction(text) for query, text in found.items()} == budget.queries[level]
+
+
+def test_at_least_nine_tenths_of_the_noise_are_within_the_margin_of_the_certificate(of_production: Case) -> None:
+    """By adding up the distribution. Wrong program: 1.645σ, within which 84% of the noise of states' totals are."""
+    design, rows = of_production.deployment.release.design, certificate(of_production)["accuracy"]["rows"]
+    for measured, (*_, margin) in zip(design.measured, rows, strict=True):
+        ends = range(1, 12 * math.ceil(measured.variance**0.5))
+        weights = [1.0, *(2 * math.exp(-(end**2) / (2 * measured.variance)) for end in ends)]
+        assert sum(weights[: margin + 1]) >= 0.9 * sum(weights) > sum(weights[:margin])
 
 
 def test_the_certificate_says_how_it_was_made_and_names_the_keyed_version(published: Case) -> None:
