@@ -120,6 +120,7 @@ class Parted:
     """A release that was estimated by state, and the events on the way.
 
     Attributes:
+        begun: a copy of the files after the first run of the release's job.
         first: the state that was missing at first.
         launched: the runs that the sensor launches, before all runs and after each named one.
         runs: the ids of the two runs of the release's job, and between them, the id of the job's run before the levels.
@@ -134,6 +135,7 @@ class Parted:
     """
 
     deployment: Deployment[TopDownRelease]
+    begun: Path
     first: str = ""
     launched: dict[str, list[tuple[str | None, str | None, str | None]]] = field(default_factory=dict)
     runs: list[str] = field(default_factory=list)
@@ -158,7 +160,7 @@ def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
     """In the runs that the sensor launches, the first state last; publishing is tried too early, and after
     alterations."""
     deployment = topdown_deployment(tmp_path_factory.mktemp("parted"), partitions="state", **FOUR_LEVELS)
-    made = Parted(deployment)
+    made = Parted(deployment, tmp_path_factory.mktemp("begun") / "release")
 
     def launch(after: str) -> None:
         made.launched[after] = follow(deployment, deployment.instance)
@@ -170,6 +172,7 @@ def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
 
     launch("nothing")
     made.runs.append(execute(deployment, FIRST).run_id)
+    shutil.copytree(deployment.root, made.begun)
     made.first, *others = states_of(deployment)
     launch("the release's job")
     launch("the same")
@@ -216,6 +219,15 @@ def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Parted:
     execute(deployment, STATES, state=made.first)
     execute(deployment, LAST)
     return made
+
+
+@pytest.fixture
+def begun(parted: Parted, tmp_path: Path) -> Deployment[TopDownRelease]:
+    """As after the first run of the release's job, with the states as partitions but without events."""
+    shutil.copytree(parted.begun, tmp_path / "release")
+    deployment = topdown_deployment(tmp_path / "release", partitions="state", **FOUR_LEVELS)
+    deployment.instance.add_dynamic_partitions("town__redistricting__states", states_of(parted.deployment))
+    return deployment
 
 
 @pytest.fixture(scope="module")
@@ -652,13 +664,11 @@ def test_no_run_makes_a_partition_that_the_spine_lacks(tmp_path: Path) -> None:
 
 
 def test_a_state_that_is_measured_again_by_an_altered_spine_adds_its_noise_to_the_same_counts(
-    tmp_path: Path, key: None
+    begun: Deployment[TopDownRelease],
 ) -> None:
     """Wrong program: the run of a state compares the places that it was charged for, but counts by other columns of the
     spine. Of two measurements with the same noise, the difference is exact."""
-    deployment = topdown_deployment(tmp_path / "release", partitions="state", **FOUR_LEVELS)
-    execute(deployment, FIRST)
-    state = states_of(deployment)[0]
+    deployment, state = begun, states_of(begun)[0]
     table, answers = f'"noisy_measurements__{state}"', list[Any]()
     swapped = "UPDATE spine SET level = CASE level WHEN 'County' THEN 'Block' ELSE 'County' END"
     for statement in ("SELECT 1", f"{swapped} WHERE number = 0 AND depth >= 2"):
@@ -671,12 +681,10 @@ def test_a_state_that_is_measured_again_by_an_altered_spine_adds_its_noise_to_th
     assert answers[0] == answers[1] != []
 
 
-def test_a_state_is_noted_by_the_places_of_the_records(tmp_path: Path, key: None) -> None:
+def test_a_state_is_noted_by_the_places_of_the_records(begun: Deployment[TopDownRelease]) -> None:
     """Wrong program: determines a state's charge from a spine that was altered after its seal was compared, which a
     writer to a lake can do. The difference of two measurements with the same noise would be exact."""
-    deployment = topdown_deployment(tmp_path / "release", partitions="state", **FOUR_LEVELS)
-    execute(deployment, FIRST)
-    context = deployment.context
+    deployment, context = begun, begun.context
     assert keep_charged(context.method, context.warehouse, context.custody) == states_of(deployment)
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
