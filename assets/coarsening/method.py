@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import numpy as np
@@ -62,6 +63,9 @@ class Coarsening(UnperturbedCounts[CoarseningRelease]):
             ),
         ]
 
+    def parameters(self) -> Mapping[str, Any]:
+        return {**super().parameters(), "distances": self.release.distances}
+
     def counts_recipe(self, session: Session, /) -> Recipe:
         return self.release.count_by(self.release.design.columns)
 
@@ -71,17 +75,18 @@ class Coarsening(UnperturbedCounts[CoarseningRelease]):
         return {**declared, "count": "BIGINT"}
 
     def publish_from(self, counts: pa.Table) -> pa.Table:
-        design, variables = self.release.design, self.release.variables
+        design = self.release.design
         numbers = counts["count"].to_numpy()
         places = np.column_stack([_rank(counts[name]) for name in design.geography])
-        domains = {name: {value: at for at, value in enumerate(variables[name].domain())} for name in design.key}
-        key = np.column_stack([[domains[name][value] for value in counts[name].to_pylist()] for name in design.key])
+        orders = self.release.orders
+        steps = {name: {value: at for at, value in enumerate(orders[name])} for name in design.key}
+        key = np.column_stack([[steps[name][value] for value in counts[name].to_pylist()] for name in design.key])
         depth, _, moved = coarsen(places, key.astype(np.int64), numbers, design.place_threshold, design.least)
         columns = {}
         for level, name in enumerate(design.geography):
             columns[name] = _blank(counts[name].combine_chunks(), depth <= level)
         for at, name in enumerate(design.key):
-            values = pa.array(variables[name].domain(), counts.schema.field(name).type)
+            values = pa.array(orders[name], counts.schema.field(name).type)
             columns[name] = values.take(pa.array(moved[:, at]))
         columns |= {name: counts[name] for name in design.kept}
         table = pa.table(columns).append_column("count", counts["count"])

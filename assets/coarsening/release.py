@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assets.coarsening.declaration import CoarseningDeclaration
+from assets.release.columns import Value
 from assets.unperturbed.release import PLACES, UnperturbedRelease
 from mechanisms.coarsening.design import CoarseningDesign
 
@@ -46,6 +47,26 @@ class CoarseningRelease(UnperturbedRelease):
                     f"products: {product.name}: places are named from the coarsest on, in order: "
                     f"{', '.join(self.design.geography)}"
                 )
+
+    @property
+    def orders(self) -> dict[str, tuple[Value | None, ...]]:
+        """By key variable, its values in declared order, or ascending if they are not listed; None comes last."""
+        found = {}
+        for name in self.design.key:
+            column = self.variables[name]
+            found[name] = (*column.codes, *([None] if column.nullable else [])) if column.codes else column.domain()
+        return found
+
+    @property
+    def distances(self) -> dict[str, list[Any]]:
+        """By key variable, what determines the steps between its values, as plain values: the list of the values, or if
+        they are not listed and None comes after them, the bounds."""
+        columns = {name: self.variables[name] for name in self.design.key}
+        return {
+            name: list(column.codes or column.bounds)
+            for name, column in columns.items()
+            if column.codes or column.nullable
+        }
 
     @property
     def counted_with(self) -> dict[str, Any]:

@@ -68,6 +68,11 @@ class Suppression(UnperturbedCounts[SuppressionRelease]):
             ),
         ]
 
+    def parameters(self) -> Mapping[str, Any]:
+        variables = self.release.variables
+        domains = {name: list(variables[name].domain()) for name in self.release.design.variables}
+        return {**super().parameters(), "domains": domains}
+
     @cached_property
     def linked(self) -> linked.Tables:
         """The tables over the positions of all variables in alphabetical order."""

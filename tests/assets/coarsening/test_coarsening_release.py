@@ -9,7 +9,7 @@ import pytest
 
 from assets.release.release import DeclarationError
 from tests.contract.kinds import to_publication
-from tests.deployments import Deployment
+from tests.deployments import UNITS, Deployment, households
 from tests.depth import deep_cases, quick_cases
 from tests.gates import executes, failing
 from tests.unperturbed_deployments import coarsening_deployment
@@ -64,6 +64,30 @@ def test_records_and_tables_are_published_add_up_and_state_what_is_not_guarantee
 def test_every_gate_finds_what_it_names(deployment: Deployment, alteration: str, gates: set[str]) -> None:  # type: ignore[type-arg]
     executes(alteration)(deployment)
     assert gates <= set(failing(deployment))
+
+
+def _by_ages(root: Path, ages: list[str]) -> Deployment:  # type: ignore[type-arg]
+    """A place in which 3 units are of the class 5-9, 8 of 10-14, and the others of 15+; the classes are listed."""
+    units = [
+        unit | {"county": "Avon", "region": "N", "ages": "5-9" if at < 3 else "10-14" if at < 11 else "15+"}
+        for at, unit in enumerate(households())
+    ]
+    columns = UNITS | {"ages": {"type": "string", "values": ages}}
+    dataset = {"units": {"path": str(root / "units.csv"), "columns": columns}}
+    return coarsening_deployment(root, units=units, dataset=dataset, key=["ages"], kept=[], products=[])
+
+
+def test_steps_follow_the_declared_list_which_the_draw_depends_on(tmp_path: Path) -> None:
+    """Wrong programs: steps in alphabetical order, by which 15+ is nearer to 5-9 than 10-14 is; or with a further class
+    in the list, the same draw gives other records, so that its repetition fails for good."""
+    made = _by_ages(tmp_path / "made", ["5-9", "10-14", "15+"])
+    made.run(*to_publication(made.context.method))
+    records = list(csv.DictReader(made.published()["coarsened.csv"].decode().splitlines()))
+    assert {row["ages"]: int(row["count"]) for row in records} == {"10-14": 11, "15+": 109}
+    lists = [["5-9", "7", "10-14", "15+"], ["10-14", "5-9", "15+"]]
+    others = [_by_ages(tmp_path / str(at), ages) for at, ages in enumerate(lists)]
+    draws = [each.context.method.describe_declared() for each in (made, *others)]
+    assert [draws.count(draw) for draw in draws] == [1, 1, 1]
 
 
 def test_it_needs_a_dataset_that_allows_it_and_places_from_the_coarsest_on(tmp_path: Path) -> None:

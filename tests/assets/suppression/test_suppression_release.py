@@ -44,6 +44,18 @@ def test_published_counts_are_exact_and_small_ones_are_not_there(deployment: Dep
     assert hidden > sum(0 < int(row["count"] or 0) < 8 for row in rows)
 
 
+def test_a_further_value_makes_another_draw(tmp_path: Path) -> None:
+    """Wrong program: the same draw gives the tables further cells, so that its repetition fails for good."""
+    tenures = [["own", "rent"], ["rent", "own"], ["free", "own", "rent"]]
+    draws = []
+    for at, values in enumerate(tenures):
+        root = tmp_path / str(at)
+        columns = UNITS | {"tenure": {"type": "string", "values": values}}
+        made = suppression_deployment(root, dataset={"units": {"path": str(root / "units.csv"), "columns": columns}})
+        draws.append(made.context.method.describe_declared())
+    assert draws[0] == draws[1] != draws[2]
+
+
 @deep_cases(1)
 @quick_cases(1)
 @pytest.mark.parametrize(
