@@ -215,7 +215,8 @@ def _add_cells(table: RedistrictingTable, places: pa.Table, counted: pa.Table) -
     position, cell, count = (counted[name].to_numpy() for name in ("position", "cell", "count"))
     leaf, leaves = table.leaf_of[cell], np.zeros((len(table.leaves), len(places)), dtype=np.int64)
     is_counted = leaf >= 0
-    np.add.at(leaves, (leaf[is_counted], position[is_counted]), count[is_counted])
+    # With one index, NumPy takes a tenth of the time.
+    np.add.at(leaves.ravel(), (leaf * len(places) + position)[is_counted], count[is_counted])
     for each, counts in zip(table.cells, table.add_leaves(leaves), strict=True):
         places = places.append_column(each.name, pa.array(counts))
     return places

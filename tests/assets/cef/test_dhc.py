@@ -31,7 +31,7 @@ from orchestration.components import CensusDataset
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 from stirred import dhc
-from tests.assets.cef.test_synthetic import VERSION_KEY, made
+from tests.assets.cef.test_synthetic import VERSION_KEY, make_census
 from tests.depth import deep_cases, quick_cases
 
 COUPLES = {21: Couple.OPPOSITE_SEX_MARRIED, 22: Couple.OPPOSITE_SEX_COHABITING, 23: Couple.SAME_SEX_MARRIED,
@@ -223,9 +223,11 @@ def equal(one: pd.DataFrame, other: pd.DataFrame, columns: pd.DataFrame) -> bool
 
 @pytest.mark.prove
 def test_a_synthetic_census_has_the_columns_and_else_only_other_ages_in_some_group_quarters(tmp_path: Path) -> None:
-    version, units, persons = made(tmp_path / "dhc", population(6000, dhc=True))
-    plain_version, plain_units, plain_persons = made(tmp_path / "plain", population(6000))
-    _, detailed_units, detailed_persons = made(tmp_path / "both", population(6000, dhc=True, detailed_codes=True))
+    version, units, persons = make_census(tmp_path / "dhc", population(6000, dhc=True))
+    plain_version, plain_units, plain_persons = make_census(tmp_path / "plain", population(6000))
+    _, detailed_units, detailed_persons = make_census(
+        tmp_path / "both", population(6000, dhc=True, detailed_codes=True)
+    )
     assert version != plain_version
     assert set(units) - set(plain_units) == set(DHC_UNIT_COLUMNS)
     assert set(persons) - set(plain_persons) == {"QSEX"}
@@ -241,8 +243,8 @@ def test_a_synthetic_census_has_the_columns_and_else_only_other_ages_in_some_gro
 
 @pytest.mark.prove
 def test_a_large_synthetic_census_has_every_type_of_group_quarters_and_most_households(tmp_path: Path) -> None:
-    """`made` checks that no record is impossible."""
-    _, units, persons = made(tmp_path, population(300_000, dhc=True))
+    """`make_census` checks that no record is impossible."""
+    _, units, persons = make_census(tmp_path, population(300_000, dhc=True))
     assert set(units["GQTYPE3"]) == {"000", *map(str, QUARTERS)}
     assert set(units["VACS"]) == set("01234567")
     assert persons["QAGE"].nunique() > 100
