@@ -238,6 +238,16 @@ def test_a_partition_read_from_another_source_is_not_charged_before_all_are_put_
     assert len(find_problems(parted)) == 1
 
 
+def test_invariants_of_a_swap_are_made_only_from_counts_of_the_current_records(
+    parted: Deployment[Any], tmp_path: Path
+) -> None:
+    """Wrong program: seals as current the margins of records that were counted before others were read."""
+    declare(tmp_path / "village", in_parts(households(9)))
+    parted.run("cef")
+    assert "the stored tables of stage counts are not" in parted.refusal("invariants")
+    parted.run("counts", "invariants")
+
+
 @deep_cases(1)
 @pytest.mark.parametrize("what", ["altered", "read anew"])
 def test_partitions_that_change_while_they_are_put_together_are_refused(
