@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from assets.conventions import StageKind, named, table_schema
 from assets.release.columns import ARROW, Column, describe_columns
-from assets.release.dataset import CEF
 from assets.release.stage import COLUMN_SCHEMA, build_stage, create_tables
 from assets.swapping.records import (
     COMPOSITIONS,
@@ -32,6 +31,7 @@ from assets.swapping.records import (
     holding_table,
     read_contingency,
     stage_margins,
+    stage_of_records,
     stage_records,
     swap_variables,
 )
@@ -83,7 +83,7 @@ def build_invariants(release: SwappingRelease, description: str) -> dg.AssetsDef
         "invariants",
         StageKind.INVARIANTS,
         description,
-        [COUNTED if release.is_counted_in_parts else CEF],
+        [stage_of_records(release)],
         lambda session: {},
         metadata=describe,
         prepare=lambda session, custody: _require_current_counts(session, release, custody),

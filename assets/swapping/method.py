@@ -30,7 +30,7 @@ from assets.swapping.draw import (
 from assets.swapping.gates import swapping_gates
 from assets.swapping.invariants import build_invariants, invariant_tables, require_few_stored
 from assets.swapping.plan import rate_for, swapping_plan
-from assets.swapping.records import COUNTED
+from assets.swapping.records import COUNTED, stage_of_records
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import describe_charge, describe_draw, describe_invariants, swapping_statement
 from assets.swapping.tables import describe_tables, preview_products, published_tables, require_readable, table_recipes
@@ -69,7 +69,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     @property
     def draw_follows(self) -> Sequence[str]:  # type: ignore[override]
-        return (COUNTED if self.part_counts else CEF, "invariants")
+        return (stage_of_records(self.release), "invariants")
 
     @property
     def part_counts(self) -> PartCounts[SwappingRelease] | None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assets.release.dataset import CEF
 from assets.release.draw import StaleInputError
 from assets.swapping.release import SwappingRelease
 from mechanisms.refusal import RefusedError
@@ -34,7 +35,6 @@ COUNTED = "counts"
 
 CEF_CHANGED = "{release}: the CEF has changed since the invariants were computed; materialize them again"
 
-
 _NUMBER = SQL("swapping/number", "SELECT {{ number }} FROM {{ records }}")
 
 SINGLE, BY_VALUES = Fragment("count(*)"), Fragment("sum(count)::BIGINT")
@@ -47,6 +47,11 @@ def stage_records(session: Session, release: SwappingRelease) -> Fragment | Tabl
     if release.is_counted_in_parts:
         return release.confidential(COUNTED)
     return stage_single_records(session, release)
+
+
+def stage_of_records(release: SwappingRelease) -> str:
+    """The stage whose output `stage_records` reads."""
+    return COUNTED if release.is_counted_in_parts else CEF
 
 
 def number_of(release: SwappingRelease) -> Fragment:

@@ -17,7 +17,6 @@ import pyarrow as pa
 from assets.conventions import StageKind, named, preview
 from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION, blank, picture, png, shades
 from assets.release.contents import require_synthetic
-from assets.release.dataset import CEF
 from assets.release.method import Method
 from assets.release.release import DeclarationError
 from assets.release.stage import build_stage, release_stage, store_rows
@@ -26,7 +25,7 @@ from assets.swapping.declaration import ExperimentDeclaration, SwappedProduct, n
 from assets.swapping.draw import SWAPPED, SwappingInputs, cells_table, decoding_names, stage_decoded
 from assets.swapping.invariants import count_strata
 from assets.swapping.plan import estimate_epsilon
-from assets.swapping.records import COUNTED, read_contingency, stage_records
+from assets.swapping.records import read_contingency, stage_of_records, stage_records
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import PROSE
 from assets.swapping.tables import product_names, stage_counted
@@ -88,7 +87,7 @@ def build_utility(release: SwappingRelease) -> dg.AssetsDefinition:
         "utility",
         StageKind.UTILITY,
         PROSE("utility"),
-        [COUNTED if release.is_counted_in_parts else CEF, "swapped"],
+        [stage_of_records(release), "swapped"],
         lambda session: {table: store_rows(session, "errors", _measure_errors(session, release))},
         metadata=describe,
         shown_if_synthetic=show_errors,
@@ -112,7 +111,7 @@ def build_experiment(
         StageKind.UTILITY,
         f"The mean absolute percentage error (MAPE) of {experiment.product} over {experiment.draws} draws at each of "
         f"the swap rates {rates}. The draws are not charged, so this is possible only on a synthetic dataset.",
-        [COUNTED if release.is_counted_in_parts else CEF, "invariants"],
+        [stage_of_records(release), "invariants"],
         kinds={"duckdb", "numba", "matplotlib"},
     )
     def experiment_asset(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
